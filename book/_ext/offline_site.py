@@ -1,0 +1,44 @@
+"""Sphinx extension: what the built site needs in order to stand on its own, served or opened from disk."""
+
+import html
+from pathlib import Path
+
+FRONT = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<meta http-equiv="refresh" content="0; url={page}">
+</head>
+<body><p><a href="{page}">{title}</a></p></body>
+</html>
+"""
+
+
+def write_front_page(app, error):
+    """Write index.html, which leads on to the book's first page.
+
+    The table of contents' own fallback has no language, no title and no link to follow.
+    """
+    if error is None and app.builder.format == "html":
+        page = f"{app.config.root_doc}.html"
+        text = FRONT.format(title=html.escape(app.config.html_title), page=page)
+        (Path(app.outdir) / "index.html").write_text(text, encoding="utf-8")
+
+
+def add_lab_files(app):
+    """Put every style sheet and script of book/_static/labs on the pages, in the order of their names."""
+    static = Path(app.srcdir) / "book" / "_static"
+    for path in sorted((static / "labs").glob("*.css")):
+        app.add_css_file(path.relative_to(static).as_posix())
+    for path in sorted((static / "labs").glob("*.js")):
+        # Deferred: run after the page is parsed, in this order; a classic script, which file:// allows.
+        app.add_js_file(path.relative_to(static).as_posix(), defer="defer")
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.connect("builder-inited", add_lab_files)
+    # Before sphinx_external_toc's handler, which writes its fallback only where there is no index.html.
+    app.connect("build-finished", write_front_page, priority=100)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
