@@ -26,7 +26,7 @@ ifneq ($(BOOK_SERVE),0)
 endif
 
 html: $(STAMP)
-	$(BIN)/jupyter-book build . --warningiserror --keep-going
+	$(BIN)/jupyter-book build . --warningiserror --keep-going --nitpick
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --nbval --cov

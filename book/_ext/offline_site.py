@@ -26,6 +26,11 @@ def write_front_page(app, error):
         (Path(app.outdir) / "index.html").write_text(text, encoding="utf-8")
 
 
+def show_title_beside_logo(app, config):
+    """Give the theme the book's title, which it drops where there is a logo."""
+    config.html_theme_options.setdefault("logo", {}).setdefault("text", config.html_title)
+
+
 def add_lab_files(app):
     """Put every style sheet and script of book/_static/labs on the pages, in the order of their names."""
     static = Path(app.srcdir) / "book" / "_static"
@@ -38,6 +43,7 @@ def add_lab_files(app):
 
 def setup(app):
     """Register with Sphinx."""
+    app.connect("config-inited", show_title_beside_logo)
     app.connect("builder-inited", add_lab_files)
     # Before sphinx_external_toc's handler, which writes its fallback only where there is no index.html.
     app.connect("build-finished", write_front_page, priority=100)
