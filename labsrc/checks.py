@@ -1,0 +1,145 @@
+"""What every public function asks of its arguments, in one voice.
+
+Each check raises `ValueError` with the argument's name, what it got and what it wants, and runs before any
+mathematics. Nothing here clamps, repairs or detaches a value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# A probability written with nine decimals still sums to one within 1e-8; a forgotten action does not.
+_SUM_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+
+
+def float_tensor(name: str, value: Any) -> Tensor:
+    """`value` as a floating-point tensor: float tensors stay as they are, all else becomes float64.
+
+    Raises ValueError for text, ragged lists, complex numbers and empty input.
+    """
+    if not isinstance(value, Tensor):
+        value = _tensor_from_array_like(name, value)
+    if value.is_complex():
+        raise ValueError(f"{name} must be real numbers; got dtype {value.dtype}")
+    if value.numel() == 0:
+        raise ValueError(f"{name} must not be empty; got shape {tuple(value.shape)}")
+    return value if value.is_floating_point() else value.to(torch.float64)
+
+
+def _tensor_from_array_like(name: str, value: Any) -> Tensor:
+    # A list of tensors is stacked: np.asarray would cut them off from autograd without a word.
+    if isinstance(value, Sequence) and any(isinstance(item, Tensor) for item in value):
+        items = [float_tensor(name, item) for item in value]
+        shapes = {tuple(item.shape) for item in items}
+        if len(shapes) > 1:
+            raise ValueError(f"{name} must be rectangular; got items of shapes {sorted(shapes)}")
+        return torch.stack(items)
+    try:
+        return torch.from_numpy(np.array(value, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers in a rectangular array; got {value!r}") from error
+
+
+def finite(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
+    """`value` as a float tensor whose entries (those with `where` True, if given) are all finite."""
+    tensor = float_tensor(name, value)
+    bad = ~torch.isfinite(tensor.detach())
+    if where is not None:
+        bad = bad & where
+    if bad.any():
+        index = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(f"{name} must be finite; got {tensor[index].item()} at index {index}")
+    return tensor
+
+
+def exponent(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
+    """`value` as a finite float tensor whose exponential does not overflow its dtype (an error, never a clamp)."""
+    tensor = finite(name, value, where=where)
+    too_large = tensor.detach() > math.log(torch.finfo(tensor.dtype).max)
+    if where is not None:
+        too_large = too_large & where
+    if too_large.any():
+        index = tuple(too_large.nonzero()[0].tolist())
+        raise ValueError(f"exp({name}) must fit {tensor.dtype}; got {name} = {tensor[index].item():g} at index {index}")
+    return tensor
+
+
+def distribution(name: str, value: Any) -> Tensor:
+    """`value` as probabilities on the last axis: finite, non-negative, each row summing to one."""
+    tensor = finite(name, value)
+    if tensor.dim() == 0:
+        raise ValueError(f"{name} must list a probability for each action; got the single number {tensor.item()}")
+    smallest = tensor.detach().min().item()
+    if smallest < 0:
+        raise ValueError(f"{name} must be non-negative; got {smallest:g}")
+    totals = tensor.detach().sum(-1).flatten()
+    worst = totals[(totals - 1).abs().argmax()].item()
+    if abs(worst - 1) > _SUM_TOLERANCE[tensor.dtype]:
+        raise ValueError(f"{name} must sum to 1 on the last axis; got a row that sums to {worst:.10g}")
+    return tensor
+
+
+def same_shape(**tensors: Tensor) -> None:
+    """All the named tensors have one shape."""
+    if len({tuple(tensor.shape) for tensor in tensors.values()}) > 1:
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+        raise ValueError(f"{' and '.join(tensors)} must have the same shape; got {shapes}")
+
+
+def broadcastable(**tensors: Tensor) -> None:
+    """All the named tensors can be broadcast against each other."""
+    try:
+        torch.broadcast_shapes(*(tensor.shape for tensor in tensors.values()))
+    except RuntimeError as error:
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+        raise ValueError(f"{' and '.join(tensors)} must have shapes that broadcast; got {shapes}") from error
+
+
+def number(name: str, value: Any) -> float:
+    """`value` as one finite real number (a bool is not one)."""
+    is_scalar = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_scalar or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number; got {value!r}")
+    return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """`value` as a finite number greater than zero."""
+    if number(name, value) <= 0:
+        raise ValueError(f"{name} must be greater than 0; got {value!r}")
+    return float(value)
+
+
+def non_negative(name: str, value: Any) -> float:
+    """`value` as a finite number of at least zero."""
+    if number(name, value) < 0:
+        raise ValueError(f"{name} must be at least 0; got {value!r}")
+    return float(value)
+
+
+def open_unit_interval(name: str, value: Any) -> float:
+    """`value` as a number strictly between 0 and 1."""
+    if not 0 < number(name, value) < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1; got {value!r}")
+    return float(value)
+
+
+def integer_at_least(name: str, value: Any, smallest: int) -> int:
+    """`value` as an int of at least `smallest`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < smallest:
+        raise ValueError(f"{name} must be a whole number of at least {smallest}; got {value!r}")
+    return int(value)
+
+
+def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+    """`value`, which must be one of `allowed`."""
+    if isinstance(value, bool) or value not in allowed:
+        raise ValueError(f"{name} must be one of {list(allowed)}; got {value!r}")
+    return value
