@@ -1,6 +1,8 @@
-# make book   build the site, serve it on localhost and open it     (BOOK_SERVE=0: only build)
-# make test   run every test and every notebook, with coverage
-# make lab    open the notebooks in JupyterLab
+# make book        build the site, serve it on localhost and open it     (BOOK_SERVE=0: only build)
+# make test        run every test and every notebook, with coverage
+# make lab         open the notebooks in JupyterLab
+# make notebooks   run every notebook from top to bottom and store its outputs
+# make lint        check style and spelling; make format mends what it can
 #
 # Each one first makes the virtual environment .venv and installs requirements.txt there.
 # On Windows, or to use an environment of your own, take the plain commands in README.md.
@@ -14,7 +16,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 BOOK_SERVE ?= 1
 BOOK_PORT ?= 8000
 
-.PHONY: book html test lab lint format clean help
+.PHONY: book html test lab notebooks lint format clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -33,6 +35,9 @@ test: $(STAMP)
 
 lab: $(STAMP)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
+
+notebooks: $(STAMP)
+	$(BIN)/python notebooks/run.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check
