@@ -15,7 +15,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-CELL_METADATA = {"tags", "mystnb"}
+CELL_METADATA = {"tags", "mystnb", "jupyter"}
 
 NBVAL_MARKS = {
     "NBVAL_IGNORE_OUTPUT",
