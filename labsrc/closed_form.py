@@ -79,3 +79,50 @@ def _log_weights(q: Tensor, rewards: Tensor, beta: float) -> Tensor:
     # q = 0 enters as −inf through a constant, not through log(0), whose gradient is infinite.
     support = q > 0
     return torch.where(support, torch.where(support, q, 1.0).log() + scaled, -torch.inf)
+
+
+def best_of_n(q: Any, rewards: Any, *, n: int) -> Tensor:
+    """The policy of "draw n completions from q, keep the best": P(level) = F(level)^n − F(level below)^n.
+
+    q, rewards: (…, K); F is the probability under q of a reward at most that high, and actions of equal reward share
+    their level in proportion to q. Returns (…, K) probabilities; n = 1 returns q. Raises ValueError for n < 1 and as
+    `optimal_policy` does. Source: order statistics; Beirami et al., arXiv 2401.01879.
+
+    >>> best_of_n([0.5, 0.5], [0.0, 1.0], n=2).tolist()
+    [0.25, 0.75]
+    """
+    _, q, rewards, _ = _arguments(q, rewards, 1.0)
+    n = checks.integer_at_least("n", n, 1)
+    mine, other = rewards.unsqueeze(-1), rewards.unsqueeze(-2)
+    below = torch.where(other < mine, q.unsqueeze(-2), 0.0).sum(-1)
+    at_level = torch.where(other == mine, q.unsqueeze(-2), 0.0).sum(-1)
+    level_mass = (below + at_level).pow(n) - below.pow(n)
+    return torch.where(q > 0, q / torch.where(at_level > 0, at_level, 1.0) * level_mass, 0.0)
+
+
+def beta_for_kl(q: Any, rewards: Any, *, kl: float) -> float:
+    """The β whose optimal policy lies exactly `kl` nats from q, by bisection: KL(p*‖q) falls as β grows.
+
+    q, rewards: (K,). kl: nats, above 0 and below −log q(best actions), which only β → 0 reaches. Returns β, to
+    a relative 1e-12. Raises ValueError for a kl outside that range, which is empty when all rewards are equal.
+    """
+    _, q, rewards, _ = _arguments(q, rewards, 1.0)
+    if q.dim() != 1:
+        raise ValueError(f"q must be (K,), one prompt; got shape {tuple(q.shape)}")
+    supported = torch.where(q > 0, rewards, -torch.inf)
+    limit = -q[supported == supported.max()].sum().log().item()
+    if not 0 < checks.number("kl", kl) < limit:
+        raise ValueError(f"kl must lie strictly between 0 and {limit:.6g} nats, the limit of β → 0; got {kl!r}")
+
+    def moved(beta: float) -> float:
+        return kl_divergence(optimal_policy(q, rewards, beta=beta), q).item()
+
+    low = high = (supported.max() - rewards[q > 0].min()).item()
+    while moved(low) < kl:
+        low /= 2
+    while moved(high) > kl:
+        high *= 2
+    while high > low * (1 + 1e-12):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if moved(middle) < kl else (middle, high)
+    return high

@@ -1,0 +1,109 @@
+"""Matplotlib drawings from plain arrays on a given Axes; each draws and returns the Axes.
+
+A role keeps its colour and its line style through the whole book, so that no drawing relies on colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe–Ito hues, darkened where white paper needs it: told apart by readers with any common colour blindness.
+ROLE_COLORS = {
+    "reference": "#7a8699",
+    "policy": "#1f6fd6",
+    "old": "#b35c00",
+    "optimum": "#00795c",
+    "truth": "#00795c",
+    "proxy": "#b3397f",
+    "sampled": "#b35c00",
+}
+ROLE_LINES = {
+    "reference": ":",
+    "policy": "-",
+    "old": "--",
+    "optimum": "-.",
+    "truth": "-",
+    "proxy": "--",
+    "sampled": "none",
+}
+_STYLE = {
+    "figure.dpi": 110,
+    "savefig.dpi": 220,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e6ea",
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 2,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
+
+
+def panels(count: int = 1, *, width: float = 6.6, height: float = 3.2) -> tuple[Figure, Any]:
+    """A figure with `count` Axes side by side in the book's style; one Axes is returned bare, several as an array."""
+    with plt.rc_context(_STYLE):
+        return plt.subplots(1, count, figsize=(width, height))
+
+
+def policy_bars(ax: Axes, actions: Sequence[str], policies: Mapping[str, Sequence[float]], **labels: str) -> Axes:
+    """Grouped bars, one group an action and one bar a role, each with its probability written above it.
+
+    policies: role (a key of `ROLE_COLORS`) to probabilities; labels: role to legend text, the role itself by default.
+    """
+    positions, width = np.arange(len(actions)), 0.8 / len(policies)
+    for index, (role, probabilities) in enumerate(policies.items()):
+        offset = (index - (len(policies) - 1) / 2) * width
+        name = labels.get(role, role)
+        bars = ax.bar(positions + offset, probabilities, 0.92 * width, color=ROLE_COLORS[role], label=name)
+        ax.bar_label(bars, fmt="%.3f", fontsize=9, padding=2)
+    ax.set_xticks(positions, actions)
+    ax.set_ylabel("probability")
+    ax.set_ylim(0, 1.1 * max(max(values) for values in policies.values()))
+    ax.grid(axis="x", visible=False)
+    ax.legend()
+    return ax
+
+
+def lines(ax: Axes, x: Sequence[float], curves: Mapping[str, Sequence[float]], *, roles: Mapping[str, str]) -> Axes:
+    """One line a named curve, in the colour and line style of its role."""
+    for name, values in curves.items():
+        ax.plot(x, values, ROLE_LINES[roles[name]], color=ROLE_COLORS[roles[name]], label=name)
+    ax.legend()
+    return ax
+
+
+def points(
+    ax: Axes, x: Sequence[float], y: Sequence[float], *, role: str, label: str, names: Sequence[str] = ()
+) -> Axes:
+    """Marked points in the colour of a role, each with an optional name beside it."""
+    ax.plot(x, y, "o", color=ROLE_COLORS[role], markersize=6, label=label)
+    for text, px, py in zip(names, x, y, strict=False):
+        ax.annotate(text, (px, py), xytext=(6, -11), textcoords="offset points", fontsize=9)
+    ax.legend()
+    return ax
+
+
+def action_paths(ax: Axes, x: Sequence[float], probabilities: Any, actions: Sequence[str]) -> Axes:
+    """Probability of each action along a log-spaced x, each line named at its right end.
+
+    probabilities: (len(x), K).
+    """
+    styles = ("-", "--", "-.", ":")
+    for index, (name, path) in enumerate(zip(actions, np.asarray(probabilities).T, strict=True)):
+        (line,) = ax.plot(x, path, styles[index % 4], color=plt.cm.cividis(index / max(len(actions), 2)), label=name)
+        ax.annotate(
+            name, (x[-1], path[-1]), xytext=(6, 0), textcoords="offset points", va="center", color=line.get_color()
+        )
+    ax.set_xscale("log")
+    ax.set_ylabel("probability")
+    ax.set_ylim(0, 1)
+    return ax
