@@ -10,7 +10,12 @@ from pathlib import Path
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    """Serve files without a log line for every request."""
+    """Serve files without a log line for every request, and let no browser keep a page past the next build."""
+
+    def end_headers(self):
+        """Have the browser ask whether its copy is still the current one."""
+        self.send_header("Cache-Control", "no-cache")
+        super().end_headers()
 
     def log_message(self, format, *args):
         """Print nothing."""

@@ -28,6 +28,15 @@ hypothesis.settings.register_profile("labsrc", deadline=None, derandomize=True, 
 hypothesis.settings.load_profile("labsrc")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure coverage in the unit tests only: they must reach every line by themselves.
+
+    nbval would measure inside the notebooks' kernels too wherever `--cov` is given, and with a bare `--cov` it
+    waits for each kernel until it times out. pytest-cov has read its own copy of the option by now.
+    """
+    config.option.cov_source = None
+
+
 # ---------------------------------------------------------------- skips
 
 REQUIRE_ALL = "LABSRC_REQUIRE_ALL"
