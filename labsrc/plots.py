@@ -32,26 +32,21 @@ ROLE_LINES = {
     "proxy": "--",
     "sampled": "none",
 }
-_STYLE = {
-    "figure.dpi": 110,
-    "savefig.dpi": 220,
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e3e6ea",
-    "grid.linewidth": 0.8,
-    "lines.linewidth": 2,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-}
+_GRID = {"color": "#e3e6ea", "linewidth": 0.8}
 
 
 def panels(count: int = 1, *, width: float = 6.6, height: float = 3.2) -> tuple[Figure, Any]:
-    """A figure with `count` Axes side by side in the book's style; one Axes is returned bare, several as an array."""
-    with plt.rc_context(_STYLE):
-        return plt.subplots(1, count, figsize=(width, height))
+    """A figure with `count` Axes side by side in the book's style; one Axes is returned bare, several as an array.
+
+    Style is set on the Axes, not through rcParams: the first figure of a session chooses the backend, and a context
+    that restores rcParams would undo that choice.
+    """
+    figure, axes = plt.subplots(1, count, figsize=(width, height), dpi=110, layout="constrained")
+    for ax in np.atleast_1d(axes):
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(**_GRID)
+        ax.set_axisbelow(True)
+    return figure, axes
 
 
 def policy_bars(ax: Axes, actions: Sequence[str], policies: Mapping[str, Sequence[float]], **labels: str) -> Axes:
@@ -69,15 +64,15 @@ def policy_bars(ax: Axes, actions: Sequence[str], policies: Mapping[str, Sequenc
     ax.set_ylabel("probability")
     ax.set_ylim(0, 1.1 * max(max(values) for values in policies.values()))
     ax.grid(axis="x", visible=False)
-    ax.legend()
+    ax.legend(frameon=False)
     return ax
 
 
 def lines(ax: Axes, x: Sequence[float], curves: Mapping[str, Sequence[float]], *, roles: Mapping[str, str]) -> Axes:
     """One line a named curve, in the colour and line style of its role."""
     for name, values in curves.items():
-        ax.plot(x, values, ROLE_LINES[roles[name]], color=ROLE_COLORS[roles[name]], label=name)
-    ax.legend()
+        ax.plot(x, values, ROLE_LINES[roles[name]], color=ROLE_COLORS[roles[name]], lw=2, label=name)
+    ax.legend(frameon=False)
     return ax
 
 
@@ -88,7 +83,7 @@ def points(
     ax.plot(x, y, "o", color=ROLE_COLORS[role], markersize=6, label=label)
     for text, px, py in zip(names, x, y, strict=False):
         ax.annotate(text, (px, py), xytext=(6, -11), textcoords="offset points", fontsize=9)
-    ax.legend()
+    ax.legend(frameon=False)
     return ax
 
 
@@ -99,7 +94,9 @@ def action_paths(ax: Axes, x: Sequence[float], probabilities: Any, actions: Sequ
     """
     styles = ("-", "--", "-.", ":")
     for index, (name, path) in enumerate(zip(actions, np.asarray(probabilities).T, strict=True)):
-        (line,) = ax.plot(x, path, styles[index % 4], color=plt.cm.cividis(index / max(len(actions), 2)), label=name)
+        (line,) = ax.plot(
+            x, path, styles[index % 4], lw=2, color=plt.cm.cividis(index / max(len(actions), 2)), label=name
+        )
         ax.annotate(
             name, (x[-1], path[-1]), xytext=(6, 0), textcoords="offset points", va="center", color=line.get_color()
         )

@@ -37,12 +37,18 @@ def normalise(notebook: nbformat.NotebookNode) -> None:
     """Drop, in place, all that depends on who ran the notebook, and when."""
     notebook.metadata = nbformat.from_dict(
         {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "kernelspec": {
+                "display_name": "Python 3",
+                "language": "python",
+                "name": "python3",
+            },
             "language_info": {"name": "python"},
         }
     )
     for cell in notebook.cells:
-        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in KEPT_CELL_METADATA})
+        cell.metadata = nbformat.from_dict(
+            {k: v for k, v in cell.metadata.items() if k in KEPT_CELL_METADATA}
+        )
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
 
@@ -56,7 +62,9 @@ def write(notebook: nbformat.NotebookNode, path: Path) -> None:
 
 def main() -> None:
     """Run the notebooks named on the command line, or all of them."""
-    paths = [Path(name).resolve() for name in sys.argv[1:]] or sorted(HERE.glob("*.ipynb"))
+    paths = [Path(name).resolve() for name in sys.argv[1:]] or sorted(
+        HERE.glob("*.ipynb")
+    )
     for path in paths:
         write(run(path), path)
         print(f"ran {path.name}")

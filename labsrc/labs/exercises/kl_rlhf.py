@@ -78,7 +78,7 @@ EXERCISES = {
     "kl-3": Number(
         answer=lambda: 2 / math.log(100),
         hint="The odds are multiplied by exp(gap/β). Set that equal to 100 and solve for β.",
-        reason="Odds of 100 need gap/β = log 100, so β = 2/log 100..",
+        reason="Odds of 100 need gap/β = log 100, so β = 2/log 100.",
         mistakes=(
             (lambda: math.log(100) / 2, "That is 1/β: the gap is divided by β, not multiplied."),
             (lambda: 1.0, "That uses the logarithm to base 10. Nats use the natural one."),
