@@ -22,7 +22,7 @@ _SUM_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-5, torch.bfloat16: 2e-2
 def float_tensor(name: str, value: Any) -> Tensor:
     """`value` as a floating-point tensor: float tensors stay as they are, all else becomes float64.
 
-    Raises ValueError for text, ragged lists, complex numbers and empty input.
+    Raises ValueError for text, missing entries (None), ragged lists, complex numbers and empty input.
     """
     if not isinstance(value, Tensor):
         value = _tensor_from_array_like(name, value)
@@ -34,17 +34,26 @@ def float_tensor(name: str, value: Any) -> Tensor:
 
 
 def _tensor_from_array_like(name: str, value: Any) -> Tensor:
-    # A list of tensors is stacked: np.asarray would cut them off from autograd without a word.
-    if isinstance(value, Sequence) and any(isinstance(item, Tensor) for item in value):
+    # Tensors in lists are stacked, at any depth: NumPy would cut them off from autograd without a word.
+    if _holds_tensors(value):
         items = [float_tensor(name, item) for item in value]
         shapes = {tuple(item.shape) for item in items}
         if len(shapes) > 1:
             raise ValueError(f"{name} must be rectangular; got items of shapes {sorted(shapes)}")
         return torch.stack(items)
+    wanted = f"{name} must be real numbers in a rectangular array; got {value!r}"
     try:
-        return torch.from_numpy(np.array(value, dtype=np.float64))
+        array = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers in a rectangular array; got {value!r}") from error
+        raise ValueError(wanted) from error
+    # Asked for float64 at once, NumPy would also read the text "3", make NaN of None and drop an imaginary part.
+    if array.dtype.kind not in "biuf":
+        raise ValueError(wanted)
+    return torch.from_numpy(np.array(array, dtype=np.float64))
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(item, Tensor) or _holds_tensors(item) for item in value)
 
 
 def finite(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
@@ -62,7 +71,8 @@ def finite(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
 def exponent(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
     """`value` as a finite float tensor whose exponential does not overflow its dtype (an error, never a clamp)."""
     tensor = finite(name, value, where=where)
-    too_large = tensor.detach() > math.log(torch.finfo(tensor.dtype).max)
+    # Not a comparison with log(max): rounded to float32 that bound lies above the last argument that fits.
+    too_large = tensor.detach().exp().isinf()
     if where is not None:
         too_large = too_large & where
     if too_large.any():
@@ -104,10 +114,12 @@ def broadcastable(**tensors: Tensor) -> None:
 
 def number(name: str, value: Any) -> float:
     """`value` as one finite real number (a bool is not one)."""
-    is_scalar = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_scalar or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number; got {value!r}")
-    return float(value)
+    try:
+        if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # an int beyond the largest float
+        pass
+    raise ValueError(f"{name} must be a finite number; got {value!r}")
 
 
 def positive(name: str, value: Any) -> float:
@@ -140,6 +152,7 @@ def integer_at_least(name: str, value: Any, smallest: int) -> int:
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     """`value`, which must be one of `allowed`."""
-    if isinstance(value, bool) or value not in allowed:
+    # True equals 1, and an array compares entry by entry: neither is the value that was asked for.
+    if isinstance(value, bool | np.bool_ | np.ndarray | Tensor) or value not in allowed:
         raise ValueError(f"{name} must be one of {list(allowed)}; got {value!r}")
     return value

@@ -34,10 +34,12 @@ def as_mask(mask: Any, *, like: Tensor) -> Tensor:
 def keep_valid(name: str, values: Any, mask: Tensor) -> Tensor:
     """`values` with zeros where `mask` is False; the gradient there is exactly zero too.
 
-    values: (B, T); mask: (B, T) boolean. Raises ValueError for a non-finite value at a valid position.
-    `where` and not a product, because NaN·0 is NaN.
+    values: (B, T); mask: (B, T) boolean. Raises ValueError for another shape or a non-finite value at a valid
+    position. `where` and not a product, because NaN·0 is NaN.
     """
-    tensor = checks.finite(name, values, where=mask)
+    tensor = checks.float_tensor(name, values)
+    checks.same_shape(**{name: tensor, "mask": mask})
+    tensor = checks.finite(name, tensor, where=mask)
     return torch.where(mask, tensor, torch.zeros((), dtype=tensor.dtype, device=tensor.device))
 
 
@@ -56,9 +58,13 @@ def completion_mask(tokens: Any, *, eos_token: int) -> Tensor:
 
     tokens: (B, T) token ids. Returns (B, T) boolean. The EOS token itself counts: the policy chose it, and
     without its log-probability no gradient ever teaches it to stop. Raises ValueError for tokens that are not
-    a (B, T) array of whole numbers.
+    a (B, T) array of whole numbers, or an eos_token that is not a token id.
     """
-    tokens = torch.as_tensor(tokens)
+    eos_token = checks.integer_at_least("eos_token", eos_token, 0)
+    try:
+        tokens = torch.as_tensor(tokens)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"tokens must be a (B, T) array of token ids; got {tokens!r}") from error
     if tokens.dim() != 2 or tokens.is_floating_point() or tokens.is_complex() or tokens.numel() == 0:
         raise ValueError(
             f"tokens must be a (B, T) array of token ids; got {tokens.dtype} of shape {tuple(tokens.shape)}"
