@@ -131,7 +131,10 @@ def kto_loss(
     Raises ValueError for anything else. Source: KTO arXiv 2402.01306, eq. 8.
     """
     logp, logp_ref = checks.finite("logp", logp), checks.finite("logp_ref", logp_ref)
-    desirable = torch.as_tensor(desirable, device=logp.device)
+    try:
+        desirable = torch.as_tensor(desirable, device=logp.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"desirable must hold True or False; got {desirable!r}") from error
     checks.same_shape(logp=logp, logp_ref=logp_ref, desirable=desirable)
     if desirable.dtype != torch.bool:
         raise ValueError(f"desirable must hold True or False; got dtype {desirable.dtype}")
