@@ -57,9 +57,9 @@ class Number(Exercise):
 
     def judge(self, answer: Any) -> Verdict:
         """Right within the tolerance; else the message of the slip that leads to this number, or the hint."""
-        value = answer.item() if isinstance(answer, Tensor) and answer.numel() == 1 else answer
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            return self.wrong(f"The answer is one finite number; this is {value!r}.")
+        value = _as_float(answer)
+        if value is None:
+            return self.wrong(f"The answer is one finite number; this is {str(answer)[:60]}.")
         if self._close(value, self.answer()):
             return self.right()
         for slip, message in self.mistakes:
@@ -69,6 +69,16 @@ class Number(Exercise):
 
     def _close(self, value: float, target: float) -> bool:
         return math.isclose(value, target, rel_tol=self.tolerance, abs_tol=1e-9)
+
+
+def _as_float(answer: Any) -> float | None:
+    value = answer.item() if isinstance(answer, Tensor) and answer.numel() == 1 else answer
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an int past the largest float
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,60 @@
+"""The drawings: what is on the Axes is what was passed in, in the colour of its role."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from labsrc import plots
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def test_one_panel_is_bare_and_several_are_an_array():
+    _, ax = plots.panels()
+    figure, axes = plots.panels(3)
+    assert ax.figure is not figure
+    assert axes.shape == (3,)
+
+
+def test_style_does_not_leak_into_matplotlib():
+    before = dict(plt.rcParams)
+    plots.panels()
+    after = dict(plt.rcParams)
+    assert {key for key in before if before[key] != after[key]} <= {"backend"}
+
+
+def test_bars_have_the_heights_and_the_colours_of_their_roles():
+    _, ax = plots.panels()
+    policies = {"reference": [0.2, 0.8], "optimum": [0.6, 0.4]}
+    assert plots.policy_bars(ax, ["a", "b"], policies, optimum="p*") is ax
+    heights = {container.get_label(): [bar.get_height() for bar in container] for container in ax.containers}
+    assert heights == {"reference": [0.2, 0.8], "p*": [0.6, 0.4]}
+    colors = [to_hex(container[0].get_facecolor()) for container in ax.containers]
+    assert colors == [plots.ROLE_COLORS["reference"], plots.ROLE_COLORS["optimum"]]
+    assert [text.get_text() for text in ax.texts] == ["0.200", "0.800", "0.600", "0.400"]
+
+
+def test_lines_carry_the_style_of_their_role():
+    _, ax = plots.panels()
+    plots.lines(ax, [0, 1], {"mine": [1, 2], "yours": [2, 1]}, roles={"mine": "proxy", "yours": "truth"})
+    assert [line.get_linestyle() for line in ax.lines] == [plots.ROLE_LINES["proxy"], plots.ROLE_LINES["truth"]]
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), [2, 1])
+
+
+def test_points_are_named_beside_their_mark():
+    _, ax = plots.panels()
+    plots.points(ax, [0, 1], [2, 3], role="sampled", label="best of n", names=["n = 1", "n = 2"])
+    assert [(text.get_text(), text.xy) for text in ax.texts] == [("n = 1", (0, 2)), ("n = 2", (1, 3))]
+
+
+def test_each_action_has_a_line_of_its_own_named_at_its_end():
+    _, ax = plots.panels()
+    plots.action_paths(ax, [0.1, 1.0], [[0.3, 0.7], [0.4, 0.6]], ["a", "b"])
+    assert ax.get_xscale() == "log"
+    assert [(text.get_text(), text.xy) for text in ax.texts] == [("a", (1.0, 0.4)), ("b", (1.0, 0.6))]
+    assert len({line.get_linestyle() for line in ax.lines}) == 2
