@@ -118,7 +118,8 @@ class Ledger:
 
     trainable, frozen: bytes of state. generated_tokens: sampled in the loop. trained_tokens: passed forwards and
     backwards through the policy, summed over passes. frozen_tokens: passed forwards without a gradient, summed over
-    networks, the policy's own scoring pass included. reward_evaluations: completions scored. flops: floating-point operations of all of it.
+    networks, the policy's own scoring pass included. reward_evaluations: completions scored. flops: floating-point
+    operations of all of it.
     """
 
     trainable: ModelState
