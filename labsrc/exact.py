@@ -98,17 +98,18 @@ def group_gradient_moments(
     Arguments and refusals as `group_gradient`.
     """
     logits, rewards = _same_actions(logits=logits, rewards=rewards)
-    if logits.dim() != 1:
-        raise ValueError(f"logits must be (K,), one policy; got shape {tuple(logits.shape)}")
+    for name, tensor in (("logits", logits), ("rewards", rewards)):
+        if tensor.dim() != 1:
+            raise ValueError(f"{name} must be (K,), one policy and its rewards; got shape {tuple(tensor.shape)}")
     members = groups(len(logits), checks.integer_at_least("group_size", group_size, 2))
     logp = torch.log_softmax(logits.detach(), -1)
     advantages = checks.finite("advantage_fn(rewards)", advantage_fn(rewards.detach()[members]))
     if advantages.shape != members.shape:
         raise ValueError(f"advantage_fn must keep the shape {tuple(members.shape)}; got {tuple(advantages.shape)}")
     # Σ_i A_i·(onehot(a_i) − p): a scatter of the advantages onto their actions, less p times their sum.
-    onto_actions = torch.zeros(len(members), len(logits), dtype=advantages.dtype).scatter_add(1, members, advantages)
+    onto_actions = advantages.new_zeros(len(members), len(logits)).scatter_add(1, members, advantages)
     estimates = (onto_actions - advantages.sum(1, keepdim=True) * logp.exp()) / group_size
-    weights = logp[members].sum(1).exp()
+    weights = logp[members].sum(1).exp().to(estimates.dtype)
     mean = weights @ estimates
     deviation = estimates - mean
     return GradientMoments(mean=mean, covariance=(deviation * weights[:, None]).T @ deviation)

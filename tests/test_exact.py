@@ -73,6 +73,13 @@ def test_a_float32_tensor_stays_float32():
     assert exact.group_gradient(logits, torch.ones(2), advantages.centered, group_size=2).dtype == torch.float32
 
 
+def test_a_float32_policy_takes_rewards_from_a_list():
+    logits, rewards = [0.0, 0.5], [0.0, 1.0]
+    mixed = exact.group_gradient(torch.tensor(logits), rewards, advantages.centered, group_size=2)
+    assert mixed.dtype == torch.float64
+    torch.testing.assert_close(mixed, exact.value_gradient(logits, rewards) / 2, rtol=1e-6, atol=0)
+
+
 # ---------------------------------------------------------------- groups
 
 
@@ -402,6 +409,7 @@ def test_gradient_of_the_sequence_kl_adds_what_the_first_token_does_to_the_later
         (lambda: exact.groups(3, 13), r"at most 1048576 groups; got 3\^13 = 1594323"),
         (lambda: exact.group_gradient([0, 1], [0, 1], advantages.centered, group_size=1), "group_size must be .* 2"),
         (lambda: exact.group_gradient([[0, 1]], [0, 1], advantages.centered, group_size=2), r"\(K,\).*\(1, 2\)"),
+        (lambda: exact.group_gradient([0, 1], [[0, 1]], advantages.centered, group_size=2), r"rewards .*\(1, 2\)"),
         (lambda: exact.group_gradient([0, 1], [0, 1], lambda r: r.sum(-1), group_size=2), r"\(4, 2\); got \(4,\)"),
         (lambda: exact.group_gradient([0, 1], [0, 1], lambda r: r / 0, group_size=2), r"advantage_fn\(rewards\) must"),
         (lambda: exact.group_gradient([0.0] * 2, [0, 1], None, group_size=21), r"2\^21 = 2097152"),
