@@ -370,7 +370,7 @@ def test_a_beta_that_is_not_positive_is_refused(beta):
         lambda: preference.simpo_loss(*PAIRS[:2], beta=beta, margin=0.5),
         lambda: preference.kto_loss(*PAIRS[:2], [True, False], beta=beta, kl_reference=0.0),
     ):
-        with pytest.raises(ValueError, match="beta must be .*; got "):
+        with pytest.raises(ValueError, match=r"beta must be .*; got "):
             call()
 
 
