@@ -62,9 +62,9 @@ def implicit_reward(p: Any, q: Any, *, beta: float) -> Tensor:
 
 def _arguments(q: Any, rewards: Any, beta: float, *, p: Any = None) -> tuple[Tensor, Tensor, Tensor, float]:
     q, rewards = checks.distribution("q", q), checks.finite("rewards", rewards)
-    p = q if p is None else checks.distribution("p", p)
-    _same_actions(p=p, q=q, rewards=rewards)
-    return p, q, rewards, checks.positive("beta", beta)
+    policy = {} if p is None else {"p": checks.distribution("p", p)}
+    _same_actions(**policy, q=q, rewards=rewards)
+    return policy.get("p", q), q, rewards, checks.positive("beta", beta)
 
 
 def _same_actions(**tensors: Tensor) -> None:
@@ -107,8 +107,9 @@ def beta_for_kl(q: Any, rewards: Any, *, kl: float) -> float:
     a relative 1e-12. Raises ValueError for a kl outside that range, which is empty when all rewards are equal.
     """
     _, q, rewards, _ = _arguments(q, rewards, 1.0)
-    if q.dim() != 1:
-        raise ValueError(f"q must be (K,), one prompt; got shape {tuple(q.shape)}")
+    for name, tensor in (("q", q), ("rewards", rewards)):
+        if tensor.dim() != 1:
+            raise ValueError(f"{name} must be (K,), one prompt; got shape {tuple(tensor.shape)}")
     supported = torch.where(q > 0, rewards, -torch.inf)
     limit = -q[supported == supported.max()].sum().log().item()
     if not 0 < checks.number("kl", kl) < limit:
