@@ -207,10 +207,13 @@ def _same_actions(**arguments: Any) -> list[Tensor]:
 
 
 def _affordable(what: str, choices: int, places: int) -> None:
-    if choices**places > MAX_OUTCOMES:
+    # In logarithms: the power itself may have more digits than can be printed, or held.
+    digits = places * math.log10(choices)
+    if digits > math.log10(MAX_OUTCOMES) + 1e-9:
+        size = f"= {choices**places}" if digits < 18 else f"≈ 10^{digits:.0f}"
         raise ValueError(
             f"an enumeration must visit at most {MAX_OUTCOMES} {what}; "
-            f"got {choices}^{places} = {choices**places}: take a smaller case or sample"
+            f"got {choices}^{places} {size}: take a smaller case or sample"
         )
 
 
