@@ -181,9 +181,12 @@ def sequence_kl(table: Sequence[Any], table_ref: Sequence[Any]) -> Tensor:
     table, table_ref: as `sequence_token_logp`, of the same shapes. Returns a scalar; the gradient flows into both.
     Raises ValueError as `sequence_token_logp` does.
     """
-    seq_logp, seq_logp_ref = sequence_token_logp(table).sum(-1), sequence_token_logp(table_ref).sum(-1)
-    if seq_logp.shape != seq_logp_ref.shape:
-        raise ValueError(f"table_ref must list the same sequences; got {len(seq_logp_ref)}, wanted {len(seq_logp)}")
+    token_logp, token_logp_ref = sequence_token_logp(table), sequence_token_logp(table_ref)
+    # Compared before the sum over tokens: 4 symbols × 1 step and 2 symbols × 2 steps are both 4 sequences.
+    if token_logp.shape != token_logp_ref.shape:
+        wanted, got = tuple(token_logp.shape), tuple(token_logp_ref.shape)
+        raise ValueError(f"table_ref must list the same (sequences, tokens) as table, {wanted}; got {got}")
+    seq_logp, seq_logp_ref = token_logp.sum(-1), token_logp_ref.sum(-1)
     return (seq_logp.exp() * (seq_logp - seq_logp_ref)).sum()
 
 

@@ -429,7 +429,8 @@ def test_gradient_of_the_sequence_kl_adds_what_the_first_token_does_to_the_later
         (lambda: exact.sequence_token_logp([[0, math.inf]]), r"table\[0\] must be finite"),
         (lambda: exact.sequence_expected_value([[0, 1]], [1, 2, 3]), r"values must be \(2,\).*\(3,\)"),
         (lambda: exact.sequence_value_gradient([[0, 1]], [math.nan, 1]), "values must be finite"),
-        (lambda: exact.sequence_kl([[0, 1]], [[0, 1, 2]]), "table_ref must .*got 3, wanted 2"),
+        (lambda: exact.sequence_kl([[0, 1]], [[0, 1, 2]]), r"table_ref must .*\(2, 1\); got \(3, 1\)"),
+        (lambda: exact.sequence_kl([[0] * 4], [[0, 1], [[0, 1]] * 2]), r"table_ref must .*\(4, 1\); got \(4, 2\)"),
     ],
 )
 def test_refuses(call, complaint):
