@@ -120,7 +120,8 @@ def standardized_objective_weight(p: Any, *, group_size: int, ddof: int = 0) -> 
 
     For a 0/1 reward with success probability p, the expected gradient of standardised group advantages (std_eps = 0)
     is w_G(p)·∇p. p: any shape, probabilities; group_size ≥ 2. Returns that shape, in float64 unless p is a float
-    tensor. As G grows w_G(p) tends to 1/√(p(1 − p)), the slope of 2·arcsin√p. Raises ValueError for anything else.
+    tensor; its gradient in p exists strictly between 0 and 1. As G grows w_G(p) tends to 1/√(p(1 − p)), the slope of
+    2·arcsin√p. Raises ValueError for anything else.
     Source: the limit, arXiv 2510.13651; the finite sum is enumerated in the tests.
     """
     p = checks.finite("p", p)
@@ -128,12 +129,14 @@ def standardized_objective_weight(p: Any, *, group_size: int, ddof: int = 0) -> 
         raise ValueError(f"p must be probabilities in [0, 1]; got values from {p.min().item()} to {p.max().item()}")
     group_size = checks.integer_at_least("group_size", group_size, 2)
     checks.one_of("ddof", ddof, (0, 1))
-    others = torch.arange(group_size, dtype=p.dtype)  # K, the successes among the G − 1 other members
-    trials = torch.tensor(group_size - 1, dtype=p.dtype)
+    # In float64 whatever p is: a difference of log-factorials of large G keeps few digits of a shorter type.
+    p, dtype = p.double(), p.dtype
+    others = torch.arange(group_size, dtype=torch.float64)  # K, the successes among the G − 1 other members
+    trials = torch.tensor(group_size - 1, dtype=torch.float64)
     log_choose = torch.lgamma(trials + 1) - torch.lgamma(others + 1) - torch.lgamma(trials - others + 1)
     log_weight = log_choose + torch.xlogy(others, p[..., None]) + torch.xlogy(trials - others, 1 - p[..., None])
     advantage_gap = ((trials - others) / (others + 1)).sqrt() + (others / (group_size - others)).sqrt()
-    return (log_weight.exp() * advantage_gap).sum(-1) * math.sqrt((group_size - ddof) / group_size)
+    return (log_weight.exp() * advantage_gap).sum(-1).to(dtype) * math.sqrt((group_size - ddof) / group_size)
 
 
 def sequences(vocabulary: int, length: int) -> Tensor:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from finite_differences import ERROR, central_gradient
+from finite_differences import ERROR, assert_gradient, central_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import RTOL
@@ -308,6 +308,20 @@ def test_weight_tends_to_the_slope_of_twice_the_arcsine_of_the_root(p, smallest)
     assert row[0] == pytest.approx(1 / math.sqrt(p * (1 - p)), rel=1e-8)
     if p == 0.01:
         assert f"{row[0]:.2f}" == "10.05"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weight_of_a_short_float_is_right_to_its_last_digits(dtype):
+    p = torch.tensor([0.01, 0.5], dtype=dtype)
+    short = exact.standardized_objective_weight(p, group_size=1024)
+    assert short.dtype == dtype
+    long = exact.standardized_objective_weight(p.double(), group_size=1024)
+    torch.testing.assert_close(short.double(), long, rtol=torch.finfo(dtype).eps, atol=0)
+
+
+def test_gradient_of_the_weight_in_p_is_its_slope():
+    p = torch.tensor([[0.1, 0.3, 0.95]], dtype=torch.float64)
+    assert_gradient(lambda p: exact.standardized_objective_weight(p, group_size=6).sum(), p)
 
 
 # ---------------------------------------------------------------- sequences
