@@ -227,7 +227,9 @@ def _autoregressive(table: Sequence[Any]) -> list[Tensor]:
     tensors = [checks.finite(f"table[{step}]", logits) for step, logits in enumerate(table)]
     if not tensors:
         raise ValueError("table must hold the logits of at least one step; got an empty list")
-    vocabulary = tensors[0].shape[-1] if tensors[0].dim() else 0
+    if tensors[0].dim() != 1:
+        raise ValueError(f"table[0] must have shape (V,), one logit a symbol; got {tuple(tensors[0].shape)}")
+    vocabulary = len(tensors[0])
     for step, logits in enumerate(tensors):
         if tuple(logits.shape) != (vocabulary,) * (step + 1):
             wanted = (vocabulary,) * (step + 1)
