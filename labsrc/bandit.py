@@ -117,6 +117,7 @@ def _draw(policy: Tensor, uniforms: Tensor) -> Tensor:
     return torch.searchsorted(cumulative / cumulative[:, -1:], uniforms.contiguous(), right=True)
 
 
+@torch.enable_grad()
 def _ascent(
     logits: Tensor, logp_old: Tensor, logp_ref: Tensor, actions: Tensor, group: Tensor, beta: Tensor, clip: float
 ) -> Tensor:

@@ -193,6 +193,7 @@ def sequence_kl(table: Sequence[Any], table_ref: Sequence[Any]) -> Tensor:
     return (seq_logp.exp() * (seq_logp - seq_logp_ref)).sum()
 
 
+@torch.enable_grad()
 def sequence_value_gradient(table: Sequence[Any], values: Any) -> list[Tensor]:
     """Σ_y π(y)·f(y)·∇log π(y) for each tensor of the table: ∇E_π[f] when f does not depend on the table.
 

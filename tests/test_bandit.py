@@ -133,6 +133,11 @@ def test_settings_and_the_one_run_function_have_the_same_names_and_defaults():
     assert {p.name: p.default for p in parameters} == dataclasses.asdict(BanditSettings())
 
 
+def test_training_works_where_gradients_are_switched_off():
+    with torch.no_grad():
+        assert torch.equal(train_group_bandit(steps=3), train_group_bandit()[:3])
+
+
 # ---------------------------------------------------------------- refusals
 
 

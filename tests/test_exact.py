@@ -396,6 +396,12 @@ def test_sequence_value_gradient_is_the_slope_of_the_expected_value():
     assert_slope(second, lambda x: exact.sequence_expected_value([table[0], x], values), table[1])
 
 
+def test_sequence_value_gradient_works_where_gradients_are_switched_off():
+    with torch.no_grad():
+        (gradient,) = exact.sequence_value_gradient([LOGITS], floats(REWARDS))
+    close(gradient, NABLA_J)
+
+
 def test_gradient_of_the_sequence_kl_adds_what_the_first_token_does_to_the_later_kl():
     table, reference = random_table(3, 2), random_table(3, 2, seed=7)
     log_ratio = exact.sequence_token_logp(table) - exact.sequence_token_logp(reference)
