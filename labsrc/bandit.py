@@ -44,6 +44,8 @@ class BanditSettings:
         rewards = checks.finite("rewards", self.rewards)
         if rewards.dim() != 1 or len(rewards) < 2:
             raise ValueError(f"rewards must list one number for each of at least 2 actions; got {self.rewards!r}")
+        # Plain numbers, whatever array they came in: settings can be compared, and a run is float64 throughout.
+        object.__setattr__(self, "rewards", tuple(rewards.tolist()))
         checks.non_negative("beta", self.beta)
         checks.positive("lr", self.lr)
         checks.open_unit_interval("clip", self.clip)
@@ -64,7 +66,7 @@ def train_group_bandit(
 ) -> Tensor:
     """Train one bandit and return its policy after each step: (steps, K) probabilities.
 
-    Arguments and refusals: `BanditSettings`.
+    Arguments and refusals: `BanditSettings`; also ValueError where a step so large is taken that a ratio overflows.
     """
     settings = BanditSettings(steps, group_size, seed, rewards, beta, lr, clip, inner_updates, std_eps)
     return train_group_bandits([settings])[0]
@@ -74,10 +76,13 @@ def train_group_bandits(runs: Sequence[BanditSettings]) -> Tensor:
     """Train many bandits at once and return their policies after each step: (R, steps, K) probabilities.
 
     runs: settings that agree in steps and in the number of actions; all else may differ. Each run gives the numbers it
-    would give alone. Raises ValueError for no runs or runs that disagree.
+    would give alone. Raises ValueError for no runs, for runs that disagree, and where a ratio of policies overflows
+    because a step was far too large.
     """
+    if not runs:
+        raise ValueError(f"runs must hold at least one BanditSettings; got {runs!r}")
     shapes = {(run.steps, len(run.rewards)) for run in runs}
-    if len(shapes) != 1:
+    if len(shapes) > 1:
         raise ValueError(f"runs must agree in (steps, number of actions); got {sorted(shapes)}")
     # Runs that share a group's shape and the scalar options of the loss are rows of one tensor.
     batches: dict[tuple, list[int]] = defaultdict(list)
@@ -95,7 +100,7 @@ def _train_batch(runs: Sequence[BanditSettings]) -> Tensor:
     # One stream a run, read in the order in which choice() would read it: G uniforms a step.
     uniforms = [np.random.default_rng(run.seed).random((run.steps, run.group_size)) for run in runs]
     uniforms = torch.from_numpy(np.stack(uniforms))  # (R, steps, G)
-    rewards = checks.float_tensor("rewards", [list(run.rewards) for run in runs])  # (R, K)
+    rewards = checks.float_tensor("rewards", [run.rewards for run in runs])  # (R, K)
     beta = checks.float_tensor("beta", [run.beta for run in runs])
     lr = checks.float_tensor("lr", [[run.lr] for run in runs])
     logits = torch.zeros_like(rewards)

@@ -128,6 +128,15 @@ def test_many_runs_at_once_are_the_same_runs_one_by_one():
     close(together, [plain(run) for run in runs])
 
 
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor, lambda rewards: np.array(rewards, dtype=np.float32)])
+def test_rewards_may_come_in_any_array_and_a_run_is_float64(kind):
+    rewards = (0.5, -1.0, 2.0)  # exact in float32
+    run = BanditSettings(rewards=kind(rewards), steps=4)
+    assert run == BanditSettings(rewards=rewards, steps=4)
+    assert hash(run) == hash(BanditSettings(rewards=rewards, steps=4))
+    close(train_group_bandit(rewards=kind(rewards), steps=4), plain(run))
+
+
 def test_settings_and_the_one_run_function_have_the_same_names_and_defaults():
     parameters = inspect.signature(train_group_bandit).parameters.values()
     assert {p.name: p.default for p in parameters} == dataclasses.asdict(BanditSettings())
@@ -171,6 +180,11 @@ def test_refuses_runs_that_disagree_in_steps_or_actions():
         train_group_bandits([BanditSettings(steps=5), BanditSettings(steps=3)])
     with pytest.raises(ValueError, match=r"runs must agree .*got \[\(80, 2\), \(80, 4\)\]"):
         train_group_bandits([BanditSettings(), BanditSettings(rewards=(0.0, 1.0))])
+
+
+def test_refuses_no_runs():
+    with pytest.raises(ValueError, match=r"runs must hold at least one BanditSettings; got \[\]"):
+        train_group_bandits([])
 
 
 def test_a_step_so_large_that_a_ratio_overflows_is_an_error_and_not_a_number():
