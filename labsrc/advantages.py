@@ -98,7 +98,9 @@ def normalize_then_sum(rewards_by_source: Any, weights: Any, *, std_eps: float =
     """
     rewards_by_source, weights = _sources(rewards_by_source, weights)
     total = _weighted_sum(standardized(rewards_by_source, std_eps=std_eps, ddof=ddof), weights)
-    return standardized(total.flatten(), std_eps=std_eps, ddof=ddof).reshape(total.shape)
+    advantages = standardized(total.flatten(), std_eps=std_eps, ddof=ddof).reshape(total.shape)
+    # The batch mean is zero but for rounding, which must not move a group that every source finds constant.
+    return torch.where(_is_constant(rewards_by_source).all(0), 0.0, advantages)
 
 
 def is_constant_group(rewards: Any) -> Tensor:
@@ -109,10 +111,10 @@ def is_constant_group(rewards: Any) -> Tensor:
     return _is_constant(_groups(rewards)).squeeze(-1)
 
 
-def _groups(rewards: Any) -> Tensor:
-    rewards = checks.finite("rewards", rewards)
+def _groups(rewards: Any, name: str = "rewards") -> Tensor:
+    rewards = checks.finite(name, rewards)
     if rewards.dim() == 0 or rewards.shape[-1] < 2:
-        raise ValueError(f"rewards must hold groups of at least 2 on the last axis; got shape {tuple(rewards.shape)}")
+        raise ValueError(f"{name} must hold groups of at least 2 on the last axis; got shape {tuple(rewards.shape)}")
     return rewards
 
 
@@ -131,7 +133,7 @@ def _divide(deviation: Tensor, std: Tensor, std_eps: float) -> Tensor:
 
 
 def _sources(rewards_by_source: Any, weights: Any) -> tuple[Tensor, Tensor]:
-    rewards_by_source = _groups(rewards_by_source)
+    rewards_by_source = _groups(rewards_by_source, "rewards_by_source")
     weights = checks.finite("weights", weights)
     if rewards_by_source.dim() != 3 or tuple(weights.shape) != rewards_by_source.shape[:1]:
         shapes = f"{tuple(rewards_by_source.shape)} and {tuple(weights.shape)}"
