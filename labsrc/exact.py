@@ -79,9 +79,10 @@ def groups(actions: int, group_size: int) -> Tensor:
 def group_gradient(logits: Any, rewards: Any, advantage_fn: Callable[[Tensor], Tensor], *, group_size: int) -> Tensor:
     """E[(1/G)·Σ_i A_i·∇log p(a_i)]: the gradient the group estimator has on average, by visiting all K^G groups.
 
-    logits, rewards: (K,); advantage_fn: maps rewards (N, G) to advantages (N, G), for instance
-    `advantages.standardized`. Returns (K,), with respect to the logits. Raises ValueError as `groups` does, and for an
-    advantage_fn that changes the shape or returns a non-finite number.
+    logits, rewards: (K,); advantage_fn: maps rewards (N, G) to advantages (N, G), each group by itself, for instance
+    `advantages.standardized` (not `batch_standardized`, which would take all K^G groups for one batch). Returns (K,),
+    with respect to the logits; numbers, no gradient flows through them. Raises ValueError as `groups` does, for a
+    group of one, and for an advantage_fn that changes the shape or returns a non-finite number.
 
     >>> from labsrc import advantages
     >>> group_gradient([0.0, 0.0], [0.0, 1.0], advantages.leave_one_out, group_size=3)

@@ -427,7 +427,7 @@ def test_gradient_of_the_sequence_kl_adds_what_the_first_token_does_to_the_later
         (lambda: exact.groups(0, 2), "actions must be .* at least 1; got 0"),
         (lambda: exact.groups(2, 0), "group_size must be .* at least 1; got 0"),
         (lambda: exact.groups(3, 13), r"at most 1048576 groups; got 3\^13 = 1594323"),
-        (lambda: exact.groups(10, 10**9), r"got 10\^1000000000 ≈ 10\^1000000000"),
+        (lambda: exact.groups(10, 10**4), r"got 10\^10000 ≈ 10\^10000"),
         (lambda: exact.groups(2**20 + 1, 1), r"got 1048577\^1 = 1048577"),
         (lambda: exact.group_gradient([0, 1], [0, 1], advantages.centered, group_size=1), "group_size must be .* 2"),
         (lambda: exact.group_gradient([[0, 1]], [0, 1], advantages.centered, group_size=2), r"\(K,\).*\(1, 2\)"),
