@@ -3,6 +3,9 @@
 import dataclasses
 import inspect
 import math
+import re
+import runpy
+from pathlib import Path
 
 import numpy as np
 import plain_bandit
@@ -145,6 +148,25 @@ def test_settings_and_the_one_run_function_have_the_same_names_and_defaults():
 def test_training_works_where_gradients_are_switched_off():
     with torch.no_grad():
         assert torch.equal(train_group_bandit(steps=3), train_group_bandit()[:3])
+
+
+def test_the_benchmark_compares_the_three_ways_and_prints_two_ratios(capsys):
+    # Small, so that it is the script that is tested and not the machine; the ratios themselves are not asserted.
+    script = runpy.run_path(str(Path(__file__).resolve().parent.parent / "benchmarks" / "bandit_speed.py"))
+    script["main"](["--rounds", "1", "--seeds", "2", "--steps", "3"])
+    agreement, *ratios = capsys.readouterr().out.splitlines()
+    assert agreement == "10 runs of 3 steps; policies agree to 1e-09 at every step"
+    names = "train_group_bandit, one by one", "plain NumPy loop, one by one"
+    for name, line in zip(names, ratios, strict=True):
+        assert re.fullmatch(rf"{name} takes \d+\.\d × the time of train_group_bandits, all at once", line)
+
+
+def test_the_benchmark_times_nothing_when_the_ways_disagree(monkeypatch):
+    script = runpy.run_path(str(Path(__file__).resolve().parent.parent / "benchmarks" / "bandit_speed.py"))
+    right = plain_bandit.run
+    monkeypatch.setattr(plain_bandit, "run", lambda **options: right(**options) + 1e-6)
+    with pytest.raises(SystemExit, match="1e-06 apart in probability"):
+        script["main"](["--rounds", "1", "--seeds", "1", "--steps", "2"])
 
 
 # ---------------------------------------------------------------- refusals
