@@ -63,7 +63,8 @@ def capped_weight_surrogate(logp: Any, log_ratio: Any, advantages: Any, *, clip_
     """stop(min(ρ, clip_high))·A·log π: the ratio is a capped constant weight, so no token loses its gradient.
 
     logp, log_ratio: one shape; logp carries the gradient. clip_high > 0 is an absolute cap on ρ, not a radius: 0.2
-    would hold every weight to at most 0.2. Otherwise as `clipped_surrogate`. Source: CISPO, MiniMax-M1 arXiv 2506.13585, eq. 4.
+    would hold every weight to at most 0.2. Otherwise as `clipped_surrogate`.
+    Source: CISPO, MiniMax-M1 arXiv 2506.13585, eq. 4.
     """
     logp, log_ratio = checks.finite("logp", logp), checks.exponent("log_ratio", log_ratio)
     checks.same_shape(logp=logp, log_ratio=log_ratio)
@@ -106,10 +107,10 @@ def gamma_weighted_surrogate(
     names = ("shape_positive", "rate_positive", "shape_negative", "rate_negative")
     values = (shape_positive, rate_positive, shape_negative, rate_negative)
     k_pos, rate_pos, k_neg, rate_neg = (checks.positive(name, value) for name, value in zip(names, values, strict=True))
-    log_weight = (
-        checks.exponent("log ratio of a sequence", masking.sum_over_tokens(log_ratio, mask)).detach().unsqueeze(-1)
-    )
-    mask = masking.as_mask(mask, like=checks.float_tensor("logp", logp))
+    log_ratio = checks.float_tensor("log_ratio", log_ratio)
+    mask = masking.as_mask(mask, like=log_ratio)
+    log_weight = masking.keep_valid("log_ratio", log_ratio, mask).detach().sum(-1, keepdim=True)
+    log_weight = checks.exponent("log_ratio summed over a sequence", log_weight)
     logp, advantages = _fitting("logp", masking.keep_valid("logp", logp, mask), advantages)
     k = torch.where(advantages >= 0, *_constants(logp, k_pos, k_neg))
     rate = torch.where(advantages >= 0, *_constants(logp, rate_pos, rate_neg))
@@ -121,8 +122,8 @@ def sequence_log_ratio(log_ratio: Any, mask: Any) -> Tensor:
     """Mean of log_ratio over the valid tokens: the log of the *geometric mean* of the token ratios.
 
     log_ratio, mask: (B, T). Returns (B,), in nats per token; the gradient flows to every valid token. It is not the
-    ratio of the whole sequence, which is the product (`masking.sum_over_tokens`): ratios [2, 2] give 2 here and 4 there.
-    Raises ValueError for an empty row or a non-finite valid value. Source: GSPO arXiv 2507.18071, eq. 7.
+    ratio of the whole sequence, which is the product (`masking.sum_over_tokens`): ratios [2, 2] give 2 here and 4
+    there. Raises ValueError for an empty row or a non-finite valid value. Source: GSPO arXiv 2507.18071, eq. 7.
     """
     log_ratio = checks.float_tensor("log_ratio", log_ratio)
     mask = masking.as_mask(mask, like=log_ratio)
@@ -153,10 +154,10 @@ def clip_fraction(log_ratio: Any, advantages: Any, mask: Any, *, clip_low: float
     low, high = _interval(clip_low, clip_high)
     log_ratio = checks.exponent("log_ratio", masking.keep_valid("log_ratio", log_ratio, mask))
     log_ratio, advantages = _fitting("log_ratio", log_ratio, advantages)
-    ratio, tokens = log_ratio.exp(), mask.sum()
+    ratio, tokens = log_ratio.exp(), mask.sum().item()
     past_low = mask & (advantages < 0) & (ratio < low)
     past_high = mask & (advantages > 0) & (ratio > high)
-    return ClipFraction(low=(past_low.sum() / tokens).item(), high=(past_high.sum() / tokens).item())
+    return ClipFraction(low=past_low.sum().item() / tokens, high=past_high.sum().item() / tokens)
 
 
 def _interval(clip_low: float, clip_high: float) -> tuple[float, float]:
