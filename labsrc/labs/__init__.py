@@ -1,0 +1,10 @@
+"""Interactive labs: `labs.tilt()` is live in a notebook, and the same lab stands in the page.
+
+A lab is a `Lab` declared in a module of its own and imported here, and a script of the same name in
+book/_static/labs with the twin of its `compute`.
+"""
+
+from labsrc.labs.lab import Lab
+from labsrc.labs.tilt import tilt as tilt
+
+LABS = {lab.name: lab for lab in list(vars().values()) if isinstance(lab, Lab)}
