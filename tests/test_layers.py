@@ -36,6 +36,7 @@ THIRD_PARTY = {
     "ipywidgets": {"labs"},
     "IPython": {"labs"},
     "traitlets": {"labs"},
+    "jsonschema": {"toylm"},
 }
 
 

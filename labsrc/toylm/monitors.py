@@ -1,0 +1,62 @@
+"""The numbers a training dashboard shows, from one step's data. They change nothing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from labsrc import advantages, aggregation, kl, masking, policy_gradient
+from labsrc.toylm import losses
+from labsrc.toylm.rollout import Rollout
+from labsrc.toylm.settings import OnlineSettings
+
+
+@torch.no_grad()
+def monitor(
+    settings: OnlineSettings, rollout: Rollout, token_advantages: Tensor, logp: Tensor
+) -> dict[str, float | None]:
+    """One step's numbers; `logp` (B, T) is that of the last inner update, before its own optimiser step.
+
+    reward in its unit, kl and entropy in nats per token, length in tokens, shares from 0 to 1. kl is the mean k3 of
+    the samples, None where the reference was not asked; the clip shares are None for a loss without a clip.
+    """
+    rewards = torch.nan_to_num(rollout.rewards, nan=0.0)
+    low, high = _clip_shares(settings, rollout, token_advantages, logp)
+    return {
+        "reward_mean": rewards.mean().item(),
+        "reward_std_within_groups": rewards.std(-1, correction=0).mean().item(),
+        "zero_variance_share": advantages.is_constant_group(rewards).double().mean().item(),
+        "clip_share_low": low,
+        "clip_share_high": high,
+        "kl_to_reference": _kl(rollout),
+        "entropy": aggregation.mean_over_tokens(rollout.entropy, rollout.mask).item(),
+        "length": rollout.mask.sum(-1).double().mean().item(),
+    }
+
+
+def _kl(rollout: Rollout) -> float | None:
+    if rollout.logp_ref is None:
+        return None
+    valid = [masking.keep_valid("logp", values, rollout.mask) for values in (rollout.logp_old, rollout.logp_ref)]
+    return aggregation.mean_over_tokens(kl.kl_k3(*valid), rollout.mask).item()
+
+
+def _clip_shares(
+    settings: OnlineSettings, rollout: Rollout, token_advantages: Tensor, logp: Tensor
+) -> tuple[float | None, float | None]:
+    defaults = losses.keyword_defaults(settings.loss_function)
+    if "clip_low" not in defaults:
+        return None, None
+    log_ratio = logp - rollout.logp_old
+    if settings.loss_function in losses.SEQUENCE_LEVEL:
+        sequence = policy_gradient.sequence_log_ratio(log_ratio, rollout.mask)
+        log_ratio = sequence.unsqueeze(-1).expand_as(log_ratio)
+    keywords = defaults | settings.loss_keywords
+    fraction = policy_gradient.clip_fraction(
+        log_ratio,
+        token_advantages if token_advantages.dim() == 2 else token_advantages.unsqueeze(-1),
+        rollout.mask,
+        clip_low=keywords["clip_low"],
+        clip_high=keywords["clip_high"],
+    )
+    return fraction.low, fraction.high
