@@ -106,6 +106,6 @@ EXERCISES = {
     "kl-6": Code(
         trial=_policy_trial,
         hint="Work with log q + r/β, and subtract its largest entry before you take the exponential.",
-        reason="Subtracting the largest exponent changes nothing, because it cancels in Z, and no exponential overflows.",
+        reason="Subtracting the largest exponent changes nothing: it cancels in Z. But now no exponential overflows.",
     ),
 }
