@@ -348,6 +348,15 @@ def test_a_group_of_equal_rewards_moves_the_policy_only_through_the_penalty():
     close(moved, (0.04 * (1 - (REF - NEW).exp()) / 12))
 
 
+def test_a_group_without_signal_still_sits_in_the_denominator_of_the_token_mean():
+    # Rows 0 and 1 are live, rows 2 and 3 a group of equal rewards: half of the twelve tokens.
+    signal = f64([1.0, -1.0, 0.0, 0.0])
+    kept = gradient_of(grpo.bnpo_loss, NEW, OLD, None, signal, ALL_ONES, beta=0.0)
+    dropped = gradient_of(grpo.bnpo_loss, NEW[:2], OLD[:2], None, signal[:2], ALL_ONES[:2], beta=0.0)
+    assert not kept[2:].any()
+    close(kept[:2], dropped / 2)
+
+
 def test_a_reference_reset_at_every_step_makes_the_penalty_inert():
     for weighted in (False, True):
         with_penalty = gradient_of(

@@ -318,6 +318,12 @@ def test_one_token_in_a_thousand_hardly_moves_the_geometric_mean():
     )
 
 
+def test_a_small_mismatch_at_every_token_is_a_large_one_for_the_sequence():
+    log_ratio, mask = torch.full((1, 100), 0.012, dtype=torch.float64), torch.ones(1, 100)
+    assert policy_gradient.sequence_log_ratio(log_ratio, mask).exp().item() == pytest.approx(1.012, abs=5e-4)
+    assert masking.sum_over_tokens(log_ratio, mask).exp().item() == pytest.approx(3.3, abs=0.05)
+
+
 def test_the_mean_is_over_valid_tokens_and_so_is_its_gradient():
     log_ratio = f64([[0.3, 0.6, math.nan], [0.5, math.inf, -1e308]]).requires_grad_()
     means = policy_gradient.sequence_log_ratio(log_ratio, MASK)
