@@ -32,6 +32,8 @@ ROLE_LINES = {
     "proxy": "--",
     "sampled": "none",
 }
+# For curves that have no role: in this order, each with a line style of its own.
+SERIES = (("#1f6fd6", "-"), ("#b35c00", "--"), ("#00795c", "-."), ("#b3397f", ":"))
 _GRID = {"color": "#e3e6ea", "linewidth": 0.8}
 
 
@@ -72,6 +74,16 @@ def lines(ax: Axes, x: Sequence[float], curves: Mapping[str, Sequence[float]], *
     """One line a named curve, in the colour and line style of its role."""
     for name, values in curves.items():
         ax.plot(x, values, ROLE_LINES[roles[name]], color=ROLE_COLORS[roles[name]], lw=2, label=name)
+    ax.legend(frameon=False)
+    return ax
+
+
+def series(ax: Axes, x: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Axes:
+    """One line a named curve without a role, at most four, told apart by hue and by line style."""
+    if len(curves) > len(SERIES):
+        raise ValueError(f"curves must be at most {len(SERIES)}, or their styles repeat; got {len(curves)}")
+    for (name, values), (color, style) in zip(curves.items(), SERIES, strict=False):
+        ax.plot(x, values, style, color=color, lw=2, label=name)
     ax.legend(frameon=False)
     return ax
 

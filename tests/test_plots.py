@@ -46,6 +46,15 @@ def test_lines_carry_the_style_of_their_role():
     np.testing.assert_array_equal(ax.lines[1].get_ydata(), [2, 1])
 
 
+def test_series_differ_in_hue_and_in_style_and_are_refused_where_they_would_not():
+    _, ax = plots.panels()
+    assert plots.series(ax, [0, 1], {name: [0, index] for index, name in enumerate("abcd")}) is ax
+    assert len({line.get_linestyle() for line in ax.lines}) == len({line.get_color() for line in ax.lines}) == 4
+    np.testing.assert_array_equal(ax.lines[3].get_ydata(), [0, 3])
+    with pytest.raises(ValueError, match=r"curves must be at most 4.*got 5"):
+        plots.series(ax, [0], {name: [0] for name in "abcde"})
+
+
 def test_points_are_named_beside_their_mark():
     _, ax = plots.panels()
     plots.points(ax, [0, 1], [2, 3], role="sampled", label="best of n", names=["n = 1", "n = 2"])
