@@ -9,6 +9,7 @@ Options are settings of the lab, those not named start at their defaults; `prese
 that the lab refuses fails the build. Where the output is not HTML, the lab's text stands in its place.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +18,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
+import labsrc
 from labsrc.labs import LABS
 from labsrc.labs.style import style_sheet
 
@@ -80,8 +82,18 @@ def write_style_sheet(app):
     app.add_css_file("labs/labs.css")
 
 
+def pages_to_build_again(app, env, added, changed, removed):
+    """All pages where the labs have changed since the last build: Sphinx sees neither the package nor the scripts."""
+    folders = (Path(labsrc.__file__).parent, Path(app.srcdir) / "book" / "_static" / "labs")
+    files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in (".py", ".css", ".js")]
+    mark = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    before, env.labs_mark = getattr(env, "labs_mark", mark), mark
+    return [] if mark == before else env.found_docs
+
+
 def setup(app):
     """Register with Sphinx."""
     app.add_directive("lab", LabDirective)
+    app.connect("env-get-outdated", pages_to_build_again)
     app.connect("builder-inited", write_style_sheet)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,25 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, log10
-from numbers import Real
+from math import log10
 from typing import Any
 
-from labsrc.labs.formats import check_format, format_value, letter
+from labsrc.labs.cells import clean_cell, clean_list, clean_number
+from labsrc.labs.formats import check_format, letter
 
 State = dict[str, Any]
-
-
-def clean_number(name: str, value: Any, *, minimum: float, maximum: float, integer: bool = False) -> float:
-    """`value` as a finite number between the bounds, an int where `integer` is set."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
-        raise ValueError(f"{name} must be a number; got {value!r}")
-    if integer and value != int(value):
-        raise ValueError(f"{name} must be a whole number; got {value!r}")
-    if not minimum <= value <= maximum:
-        bounds = f"from {format_value(minimum, '.6g')} to {format_value(maximum, '.6g')}"
-        raise ValueError(f"{name} must be {bounds}; got {value!r}")
-    return int(value) if integer else float(value)
 
 
 @dataclass(frozen=True)
@@ -251,14 +239,6 @@ class Matrix:
         return f"{self.column} {index + 1}"
 
 
-def cell_problem(value: float | None, bounds: Slider | Column | Matrix) -> str:
-    """Why a typed number cannot stand in its cell, in words for the reader; empty where it can."""
-    if value is not None and bounds.minimum <= value <= bounds.maximum and not (bounds.integer and value % 1):
-        return ""
-    kind = "whole number" if bounds.integer else "number"
-    return f"Type a {kind} from {format_value(bounds.minimum, '.6g')} to {format_value(bounds.maximum, '.6g')}."
-
-
 Control = Slider | Toggle | Choice | Table | Matrix
 
 
@@ -269,21 +249,6 @@ class Preset:
     label: str
     state: State
     note: str = ""
-
-
-def clean_list(name: str, value: Any, *, fewest: int, most: int, of: str) -> list[Any]:
-    """`value` as a list of a length between the bounds; arrays and tensors come as their `tolist`."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ValueError(f"{name} must be a list of {of}; got {value!r}")
-    if not fewest <= len(value) <= most:
-        raise ValueError(f"{name} must hold {fewest} to {most} entries, {of}; got {len(value)}")
-    return list(value)
-
-
-def clean_cell(name: str, value: Any, bounds: Column | Matrix) -> float:
-    """One cell of a table, within the bounds of its column."""
-    return clean_number(name, value, minimum=bounds.minimum, maximum=bounds.maximum, integer=bounds.integer)
 
 
 def clean_state(controls: Sequence[Control], given: Mapping[str, Any], base: State) -> State:

@@ -23,7 +23,7 @@ from typing import Any
 MINUS, INFINITY, MISSING, GROUP = "−", "∞", "–", "\u202f"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _FORMAT = re.compile(r"(?P<noisy>~?)(?P<plus>\+?)(?:\.(?P<digits>\d))?(?P<kind>[fgd%]|letter|py|text)")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _FIELD = re.compile(r"\{(?P<key>\w+)(?:\[(?P<index>\d+)\])?(?::(?P<format>[^{}]+))?\}")
 
 # From here on a plain number is longer than a reader can take in.

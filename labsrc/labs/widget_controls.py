@@ -12,7 +12,8 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from labsrc.labs.controls import Choice, Slider, State, Toggle, cell_problem
+from labsrc.labs.cells import cell_problem
+from labsrc.labs.controls import Choice, Slider, State, Toggle
 from labsrc.labs.formats import format_value, parse_number
 from labsrc.labs.markup import tag
 

@@ -11,17 +11,22 @@
     return top === -Infinity ? -Infinity : top + Math.log(sum(values.map((value) => Math.exp(value - top))));
   }
 
+  // Subtracting the largest entry keeps all digits where the entries are large, and nothing overflows.
+  function softmax(values) {
+    const top = Math.max(...values), weights = values.map((value) => Math.exp(value - top)), total = sum(weights);
+    return weights.map((weight) => weight / total);
+  }
+
   // kl.kl_divergence: Σ p·log(p/q), with 0·log 0 = 0.
   const klDivergence = (p, q) => sum(p.map((value, a) => (value > 0 ? value * (Math.log(value) - Math.log(q[a])) : 0)));
 
-  // closed_form.log_partition: log Σ q·exp(r/β), in the log domain.
-  const logPartition = (q, rewards, beta) => logSumExp(q.map((value, a) => Math.log(value) + rewards[a] / beta));
+  const logWeights = (q, rewards, beta) => q.map((value, a) => Math.log(value) + rewards[a] / beta);
+
+  // closed_form.log_partition: log Σ q·exp(r/β).
+  const logPartition = (q, rewards, beta) => logSumExp(logWeights(q, rewards, beta));
 
   // closed_form.optimal_policy: q·exp(r/β)/Z.
-  function optimalPolicy(q, rewards, beta) {
-    const logZ = logPartition(q, rewards, beta);
-    return q.map((value, a) => (value > 0 ? Math.exp(Math.log(value) + rewards[a] / beta - logZ) : 0));
-  }
+  const optimalPolicy = (q, rewards, beta) => softmax(logWeights(q, rewards, beta));
 
-  labs.maths = { sum, dot, logSumExp, klDivergence, logPartition, optimalPolicy };
+  labs.maths = { sum, dot, logSumExp, softmax, klDivergence, logPartition, optimalPolicy };
 })();

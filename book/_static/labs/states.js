@@ -4,7 +4,7 @@
   const labs = (window.alignLabs = window.alignLabs || {});
   const isSheet = (control) => control.type === "table" || control.type === "matrix";
 
-  // Why a typed number cannot stand in its cell; empty where it can. The twin of cell_problem in labsrc/labs/controls.py.
+  // Why a typed number cannot stand in its cell; empty where it can. The twin of cell_problem in labsrc/labs/cells.py.
   function cellProblem(value, bounds) {
     const fits = value !== null && Number.isFinite(value) && value >= bounds.minimum && value <= bounds.maximum;
     if (fits && !(bounds.integer && value % 1)) return "";
