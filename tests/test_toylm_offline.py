@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from tolerances import RTOL
@@ -41,17 +43,38 @@ def test_a_run_equals_pair_after_pair_token_after_token():
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
+def labelled(labels, count, task=None):
+    task = toylm.FirstToken() if task is None else task
+    policy = toylm.new_trainer(toylm.GrpoSettings(task=task)).policy
+    generator = torch.Generator().manual_seed(0)
+    drawn = offline.draw_pairs(policy, task, count, generator=generator)
+    pairs = offline.label_pairs(drawn, task, labels=labels, generator=generator)
+    return [rows[:, 0] == 6 for rows in pairs.completions.chunk(2)]
+
+
 def test_labels_follow_bradley_terry():
-    task = toylm.FirstToken()
-    policy = toylm.new_trainer(toylm.GrpoSettings()).policy
-    count = 20_000
-    pairs = offline.sampled_pairs(policy, task, count, temperature=1.0, generator=torch.Generator().manual_seed(0))
-    chosen, rejected = (rows[:, 0] == 6 for rows in pairs.completions.chunk(2))
+    chosen, rejected = labelled("bradley_terry", 20_000)
+    assert len(chosen) == 20_000
     decided = chosen != rejected
     wins = (chosen & decided).sum().item()
-    n, p = decided.sum().item(), 1 / (1 + 2.718281828459045**-1)
+    n, p = decided.sum().item(), 1 / (1 + math.exp(-1))
     assert n > 3000
     assert abs(wins / n - p) <= 4 * (p * (1 - p) / n) ** 0.5
+
+
+def test_labels_by_the_higher_reward_are_always_right_and_ties_left_out():
+    chosen, rejected = labelled("higher_reward", 500)
+    assert 0 < len(chosen) < 500
+    assert chosen.all() and not rejected.any()
+
+
+def test_ties_only_are_refused():
+    class NeverRewarded(toylm.FirstToken):
+        def rewards(self, prompts, completions, mask):
+            return torch.zeros(len(completions), dtype=torch.float64)
+
+    with pytest.raises(ValueError, match="all 10 drawn were ties, which higher_reward leaves out"):
+        labelled("higher_reward", 10, NeverRewarded())
 
 
 def test_sampled_pairs_share_a_prompt_and_are_counted_as_cost():

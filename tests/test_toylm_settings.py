@@ -47,6 +47,7 @@ def test_grpo_settings_that_cannot_be_run_are_refused_before_anything_is_compute
         ({"pairs": (((1, 3), (6, 2), (4, 8)),)}, "pairs: rejected must hold ids below 8"),
         ({"pairs": (((1,), (6, 2), (4, 2)),)}, "pairs: prompt must have 2 to 2 tokens"),
         ({"batch_size": 0}, "batch_size must be"),
+        ({"labels": "coin"}, "labels must be one of"),
     ],
 )
 def test_dpo_settings_that_cannot_be_run_are_refused(options, message):
@@ -117,3 +118,11 @@ def test_what_a_loss_is_given_is_what_the_settings_say():
     assert toylm.GrpoSettings(loss="dr_grpo").loss_keywords == {"beta": 0.04, "max_length": 2}
     assert toylm.RlooSettings(beta=0.3).loss_keywords == {"beta": 0.0}
     assert toylm.GrpoSettings(clip_high=0.28).loss_keywords == {"beta": 0.04, "clip_high": 0.28}
+
+
+@pytest.mark.parametrize("kind", records.SETTINGS.values(), ids=records.SETTINGS)
+def test_the_addition_settings_share_task_model_and_start(kind):
+    settings, grpo_settings = toylm.addition_settings(kind), toylm.addition_settings()
+    for name in ("task", "model", "start", "optimizer", "lr", "steps"):
+        assert getattr(settings, name) == getattr(grpo_settings, name)
+    assert toylm.addition_settings(kind, steps=3).steps == 3

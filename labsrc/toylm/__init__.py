@@ -14,6 +14,7 @@ from labsrc.toylm.settings import (
     ReinforceSettings,
     RlooSettings,
     StartSettings,
+    addition_settings,
 )
 from labsrc.toylm.tasks import Addition, FirstToken, LengthBonus
 from labsrc.toylm.training import evaluate, greedy_reward, new_trainer, run, run_dpo, run_grpo, train
@@ -31,6 +32,7 @@ __all__ = [
     "ReinforceSettings",
     "RlooSettings",
     "StartSettings",
+    "addition_settings",
     "evaluate",
     "greedy_reward",
     "new_trainer",

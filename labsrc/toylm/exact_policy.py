@@ -58,10 +58,22 @@ def policy_table(policy: Forward, task: Task, *, temperature: float = 1.0) -> Te
 
     The gradient flows into the policy. Raises ValueError as `all_completions` does.
     """
-    completions, prompts = all_completions(task), task.prompt_tokens
-    tokens, mask = completions.tokens.repeat(len(prompts), 1), completions.mask.repeat(len(prompts), 1)
+    return _table(policy, task, task.prompt_tokens, temperature)
+
+
+def policy_tables(policies: Forward, task: Task, *, runs: int, temperature: float = 1.0) -> Tensor:
+    """`policy_table` of R policies called as one, (R, B, L) ids → (R, B, L, V) logits: (R, N, C)."""
+    prompts = task.prompt_tokens
+    return _table(policies, task, prompts.expand(runs, *prompts.shape), temperature)
+
+
+def _table(policy: Forward, task: Task, prompts: Tensor, temperature: float) -> Tensor:
+    completions = all_completions(task)
+    *runs, count, _ = prompts.shape
+    tokens = completions.tokens.repeat(count, 1).expand(*runs, -1, -1)
     logp = sampling.completion_logp(policy, prompts, tokens, temperature=temperature)
-    return masking.sum_over_tokens(logp, mask).view(len(prompts), -1)
+    seq_logp = masking.sum_over_tokens(logp, completions.mask.repeat(count, 1).expand_as(logp))
+    return seq_logp.view(*runs, count, -1)
 
 
 def reward_table(task: Task) -> Tensor:

@@ -50,22 +50,49 @@ def pairs_from_tokens(pairs: tuple[Pair, ...], task: Task) -> PairBatch:
     return PairBatch.of(*sides)
 
 
-def sampled_pairs(
-    policy: Decoder, task: Task, count: int, *, temperature: float, generator: torch.Generator
-) -> PairBatch:
-    """`count` pairs: a prompt, two completions from the policy, and a Bradley–Terry label from the task's reward.
+def bradley_terry(rewards: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Whether a is chosen over b, with probability σ(r_a − r_b), and which pairs are kept: all. rewards: (N, 2)."""
+    a_is_better = preference.preference_log_prob(rewards[:, 0], rewards[:, 1]).exp()
+    drawn = torch.rand(len(rewards), generator=generator, dtype=torch.float64)
+    return drawn < a_is_better, torch.ones(len(rewards), dtype=torch.bool)
 
-    The label says "a" with probability σ(r_a − r_b); two equal completions may meet, and then teach nothing.
-    """
+
+def higher_reward(rewards: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Whether a has the higher reward, and which pairs are kept: those that are no tie. rewards: (N, 2)."""
+    return rewards[:, 0] > rewards[:, 1], rewards[:, 0] != rewards[:, 1]
+
+
+LABELLERS = {"bradley_terry": bradley_terry, "higher_reward": higher_reward}
+
+
+@dataclass(frozen=True)
+class DrawnPairs:
+    """Two completions from the policy for each of N prompts, side by side, not labelled yet."""
+
+    prompts: Tensor  # (N, L)
+    drawn: sampling.Completions  # (2N, T)
+
+
+def draw_pairs(
+    policy: Decoder, task: Task, count: int, *, temperature: float = 1.0, generator: torch.Generator
+) -> DrawnPairs:
+    """`count` random prompts of the task and two completions of each. Two equal ones may meet, and teach nothing."""
     prompts = task.prompt_tokens[torch.randint(len(task.prompt_tokens), (count,), generator=generator)]
     uniforms = sampling.uniform_table(2 * count, task.max_new_tokens, generator=generator)
     drawn = sampling.sample(policy, prompts, uniforms, eos_token=task.eos_token, temperature=temperature)
-    beside = sampling.repeat_prompts(prompts, 2)
+    return DrawnPairs(prompts, drawn)
+
+
+def label_pairs(pairs: DrawnPairs, task: Task, *, labels: str, generator: torch.Generator) -> PairBatch:
+    """Chosen and rejected by the task's reward; labels: a name in `LABELLERS`. Raises ValueError if none is left."""
+    count, drawn = len(pairs.prompts), pairs.drawn
+    beside = sampling.repeat_prompts(pairs.prompts, 2)
     rewards = task.rewards(beside, drawn.tokens, drawn.mask).view(count, 2)
-    a_is_better = preference.preference_log_prob(rewards[:, 0], rewards[:, 1]).exp()
-    a_chosen = torch.rand(count, generator=generator, dtype=torch.float64) < a_is_better
-    chosen = 2 * torch.arange(count) + (~a_chosen).long()
-    rejected = 2 * torch.arange(count) + a_chosen.long()
+    a_chosen, kept = LABELLERS[labels](rewards, generator=generator)
+    if not kept.any():
+        raise ValueError(f"sampled_pairs must be more: all {count} drawn were ties, which {labels} leaves out")
+    first = 2 * torch.arange(count)
+    chosen, rejected = (first + (~a_chosen).long())[kept], (first + a_chosen.long())[kept]
     return PairBatch.of(*((beside[rows], drawn.tokens[rows], drawn.mask[rows]) for rows in (chosen, rejected)))
 
 
@@ -79,15 +106,17 @@ class DpoTrainer(Trainer):
         if settings.pairs:
             self.pairs = pairs_from_tokens(settings.pairs, settings.task)
         else:
-            self.pairs = sampled_pairs(
+            drawn = draw_pairs(
                 self.policy,
                 settings.task,
                 settings.sampled_pairs,
                 temperature=settings.temperature,
                 generator=self.generator,
             )
-            self.cost.generated_tokens += int(self.pairs.mask.sum())
-            self.cost.reward_evaluations += 2 * len(self.pairs)
+            # A tie that is left out was paid for all the same.
+            self.cost.generated_tokens += int(drawn.drawn.mask.sum())
+            self.cost.reward_evaluations += 2 * settings.sampled_pairs
+            self.pairs = label_pairs(drawn, settings.task, labels=settings.labels, generator=self.generator)
         with torch.no_grad():
             self.logp_ref = self.logp(self.reference, self.pairs)
         self.cost.frozen_forwards += 2 * len(self.pairs)

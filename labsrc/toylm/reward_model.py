@@ -87,7 +87,8 @@ def fitted_scorer(settings: LearnedReward) -> Decoder:
     """The scorer of these settings, trained once and then frozen."""
     generator = torch.Generator().manual_seed(settings.seed)
     policy = start.fresh_model(settings.model, settings.task)
-    pairs = offline.sampled_pairs(policy, settings.task, settings.pairs, temperature=1.0, generator=generator)
+    drawn = offline.draw_pairs(policy, settings.task, settings.pairs, generator=generator)
+    pairs = offline.label_pairs(drawn, settings.task, labels="bradley_terry", generator=generator)
     scorer = start.fresh_model(settings.model, settings.task, outputs=1, seed=settings.seed)
     optimizer = torch.optim.Adam(scorer.parameters(), lr=settings.lr)
     # Short completions meet again and again: each different one is scored once a step.

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 from labsrc import checks
 from labsrc.toylm import losses, model
-from labsrc.toylm.tasks import FirstToken, Task
+from labsrc.toylm.tasks import Addition, FirstToken, Task
 
 OPTIMIZERS = ("sgd", "adam")
+LABELS = ("bradley_terry", "higher_reward")
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class ModelSettings:
 class StartSettings:
     """Supervised steps on the task's own answers before training starts: `steps` of Adam at rate `lr`."""
 
-    steps: int = 150
-    batch_size: int = 32
+    steps: int = 70
+    batch_size: int = 64
     lr: float = 3e-3
     seed: int = 1
 
@@ -219,8 +220,9 @@ class DpoSettings(TrainingSettings):
     """DPO on fixed pairs, or on `sampled_pairs` pairs drawn from the start and labelled by the task's own reward.
 
     pairs: (prompt, chosen, rejected) triples of token ids; sampled_pairs 0 uses them, otherwise pairs must be empty.
-    A sampled pair is labelled by Bradley–Terry: P(a chosen over b) = σ(r_a − r_b). beta > 0. batch_size: pairs a step,
-    None for all of them. The defaults are the small experiment of chapter 5. Source: arXiv 2305.18290.
+    labels "bradley_terry" chooses a over b with probability σ(r_a − r_b), ties by a coin; "higher_reward" always
+    chooses the better one and leaves ties out. beta > 0. batch_size: pairs a step, None for all of them. The defaults
+    are the small experiment of chapter 5. Source: arXiv 2305.18290.
     """
 
     method: ClassVar[str] = "dpo"
@@ -230,6 +232,7 @@ class DpoSettings(TrainingSettings):
     beta: float = 0.3
     pairs: tuple[Pair, ...] = WORKED_PAIRS
     sampled_pairs: int = 0
+    labels: str = "bradley_terry"
     batch_size: int | None = None
     temperature: float = 1.0
 
@@ -239,6 +242,7 @@ class DpoSettings(TrainingSettings):
         checks.positive("beta", self.beta)
         checks.positive("temperature", self.temperature)
         checks.integer_at_least("sampled_pairs", self.sampled_pairs, 0)
+        checks.one_of("labels", self.labels, LABELS)
         if bool(self.pairs) == bool(self.sampled_pairs):
             wanted = "either pairs, or pairs=() and sampled_pairs ≥ 1"
             raise ValueError(f"DPO wants {wanted}; got {len(self.pairs)} pairs and sampled_pairs={self.sampled_pairs}")
@@ -262,3 +266,26 @@ class DpoSettings(TrainingSettings):
                 raise ValueError(f"pairs: {name} must hold ids below {self.task.vocabulary}; got {tokens!r}")
             if len(tokens) < longest and name != "prompt" and self.task.eos_token not in tokens[-1:]:
                 raise ValueError(f"pairs: {name} shorter than {longest} tokens must end in the EOS; got {tokens!r}")
+
+
+def addition_settings(kind: type[TrainingSettings] = GrpoSettings, **changes: Any) -> TrainingSettings:
+    """Settings of `kind` for the addition task: a wider decoder that has seen a few answers, Adam, 50 questions a step.
+
+    changes: any field of `kind`. The same task, model and start whatever the method, so a comparison is fair.
+    """
+    chosen: dict[str, Any] = {
+        "task": Addition(),
+        "model": ModelSettings(width=32, heads=4),
+        "start": StartSettings(),
+        "optimizer": "adam",
+        "lr": 3e-3,
+        "steps": 120,
+    }
+    if issubclass(kind, OnlineSettings):
+        chosen |= {"prompts_per_step": 50, "group_size": 16, "inner_updates": 1, "beta": 0.0}
+    if issubclass(kind, PpoSettings):
+        chosen |= {"critic_lr": 3e-3}
+    if issubclass(kind, DpoSettings):
+        chosen |= {"pairs": (), "sampled_pairs": 4000, "labels": "higher_reward"}
+        chosen |= {"batch_size": 400, "beta": 0.1}
+    return kind(**(chosen | changes))
