@@ -33,7 +33,13 @@ ROLE_LINES = {
     "sampled": "none",
 }
 # For curves that have no role: in this order, each with a line style of its own.
-SERIES = (("#1f6fd6", "-"), ("#b35c00", "--"), ("#00795c", "-."), ("#b3397f", ":"))
+SERIES = (
+    ("#1f6fd6", "-"),
+    ("#b35c00", "--"),
+    ("#00795c", "-."),
+    ("#b3397f", ":"),
+    ("#6b4fc0", (0, (8, 2, 1, 2, 1, 2))),
+)
 _GRID = {"color": "#e3e6ea", "linewidth": 0.8}
 
 
@@ -79,11 +85,11 @@ def lines(ax: Axes, x: Sequence[float], curves: Mapping[str, Sequence[float]], *
 
 
 def series(ax: Axes, x: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Axes:
-    """One line a named curve without a role, at most four, told apart by hue and by line style."""
+    """One line a named curve without a role, at most five, told apart by hue and by line style."""
     if len(curves) > len(SERIES):
         raise ValueError(f"curves must be at most {len(SERIES)}, or their styles repeat; got {len(curves)}")
     for (name, values), (color, style) in zip(curves.items(), SERIES, strict=False):
-        ax.plot(x, values, style, color=color, lw=2, label=name)
+        ax.plot(x, values, linestyle=style, color=color, lw=2, label=name)
     ax.legend(frameon=False)
     return ax
 
