@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import RTOL
 
+from labsrc import bandit
 from labsrc.bandit import BanditSettings, train_group_bandit, train_group_bandits
 
 # The five rows of the table of chapter 8, ten seeds each.
@@ -84,6 +85,15 @@ def test_every_row_of_the_table_agrees_with_the_plain_loop_at_each_step(options)
 )
 def test_one_run_agrees_with_the_plain_loop_at_each_step(options):
     close(train_group_bandit(**options), plain(BanditSettings(**options)))
+
+
+def test_a_uniform_on_an_edge_draws_the_action_above_it_and_never_one_without_probability():
+    policy, uniforms = torch.tensor([[[0.0, 0.25, 0.75]], [[0.0, 0.25, 0.5]]], dtype=torch.float64)
+    assert bandit._draw(policy, uniforms).tolist() == [[1, 2, 2]]
+    # Ten times 0.1 adds up to the largest uniform there is, not to one: it still draws the last of the ten.
+    tenths = torch.full((1, 10), 0.1, dtype=torch.float64)
+    largest = torch.tensor([[1 - 2**-53]], dtype=torch.float64)
+    assert bandit._draw(tenths, largest).tolist() == [[9]]
 
 
 def test_the_clip_changes_a_run_only_from_the_second_update_of_a_group_on():
