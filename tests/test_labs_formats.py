@@ -113,6 +113,11 @@ def test_round_ends_hold_the_data_with_few_ticks(values, around_zero):
     assert 2 <= len(scales.round_ticks(low, high)) <= 8
 
 
+def test_a_bar_ends_within_its_scale_whatever_its_value():
+    ends = [scales.share(value, -1.0, 3.0) for value in (-1.0, 0.0, 1.0, 3.0, 9.0, -9.0, math.inf, -math.inf, math.nan)]
+    assert ends == [0.0, 0.25, 0.5, 1.0, 1.0, 0.0, 1.0, 0.0, 0.25]
+
+
 def test_a_log_axis_has_its_powers_of_ten_and_needs_positive_ends():
     assert scales.log_ticks(0.01, 100.0) == [0.01, 0.1, 1.0, 10.0, 100.0]
     scale = scales.Scale(0.01, 100.0, (), "", log=True)
