@@ -22,7 +22,7 @@ LAYERS = (
     ("bandit", "ledger"),
     ("toylm",),
     ("pitfalls",),
-    ("plots",),
+    ("plots", "tables"),
     ("labs",),
     ("__main__",),
 )
