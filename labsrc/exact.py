@@ -59,6 +59,13 @@ class GradientMoments:
     mean: Tensor
     covariance: Tensor
 
+    @classmethod
+    def of(cls, weights: Tensor, estimates: Tensor) -> GradientMoments:
+        """Moments of an estimator that gives row n of `estimates` (N, K) with probability weights[n]."""
+        mean = weights @ estimates
+        deviation = estimates - mean
+        return cls(mean=mean, covariance=(deviation * weights[:, None]).T @ deviation)
+
     @property
     def variance(self) -> float:
         """E‖ĝ − E[ĝ]‖², the trace of the covariance."""
@@ -110,10 +117,7 @@ def group_gradient_moments(
     # Σ_i A_i·(onehot(a_i) − p): a scatter of the advantages onto their actions, less p times their sum.
     onto_actions = advantages.new_zeros(len(members), len(logits)).scatter_add(1, members, advantages)
     estimates = (onto_actions - advantages.sum(1, keepdim=True) * logp.exp()) / group_size
-    weights = logp[members].sum(1).exp().to(estimates.dtype)
-    mean = weights @ estimates
-    deviation = estimates - mean
-    return GradientMoments(mean=mean, covariance=(deviation * weights[:, None]).T @ deviation)
+    return GradientMoments.of(logp[members].sum(1).exp().to(estimates.dtype), estimates)
 
 
 def standardized_objective_weight(p: Any, *, group_size: int, ddof: int = 0) -> Tensor:

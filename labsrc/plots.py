@@ -94,6 +94,18 @@ def series(ax: Axes, x: Sequence[float], curves: Mapping[str, Sequence[float]]) 
     return ax
 
 
+def bands(ax: Axes, x: Sequence[float], runs: Mapping[str, Any]) -> Axes:
+    """For each named set of runs (R, len(x)) the line of their mean, and a band from the lowest run to the highest.
+
+    Styles and their limit as `series`.
+    """
+    tables = {name: np.asarray(values) for name, values in runs.items()}
+    series(ax, x, {name: table.mean(0) for name, table in tables.items()})
+    for table, (color, _) in zip(tables.values(), SERIES, strict=False):
+        ax.fill_between(x, table.min(0), table.max(0), color=color, alpha=0.18, linewidth=0)
+    return ax
+
+
 def points(
     ax: Axes, x: Sequence[float], y: Sequence[float], *, role: str, label: str, names: Sequence[str] = ()
 ) -> Axes:

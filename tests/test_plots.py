@@ -57,6 +57,15 @@ def test_series_differ_in_hue_and_in_style_and_are_refused_where_they_would_not(
         plots.series(ax, [0], {name: [0] for name in "abcdef"})
 
 
+def test_bands_run_from_the_lowest_run_to_the_highest_round_the_mean():
+    _, ax = plots.panels()
+    assert plots.bands(ax, [0, 1], {"a": [[0.0, 1.0], [2.0, 5.0]], "b": [[7.0, 8.0]]}) is ax
+    np.testing.assert_array_equal([line.get_ydata() for line in ax.lines], [[1, 3], [7, 8]])
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {tuple(vertex) for vertex in band} == {(0, 0), (0, 2), (1, 1), (1, 5)}
+    assert to_hex(ax.collections[1].get_facecolor()) == ax.lines[1].get_color()
+
+
 def test_points_are_named_beside_their_mark():
     _, ax = plots.panels()
     plots.points(ax, [0, 1], [2, 3], role="sampled", label="best of n", names=["n = 1", "n = 2"])
