@@ -129,7 +129,11 @@ demo = Lab(
             ),
             marks=(Mark("middle", "total", "optimum", "total {total:.1f}", over=True), Mark(1.0, "nothing", "old")),
             rules=(Rule("x", 1.0, "one"), Rule("y", "middle", "two {level:d}"), Rule("x", "middle")),
-            regions=(Region(0.01, 0.1, "low"), Region("middle", 100.0, "high"), Region(0.0, 0.02)),
+            regions=(
+                Region(0.01, 0.1, "low"),
+                Region("middle", 100.0, "above {middle:.0f}", shaded=False),
+                Region(0.0, 0.02),
+            ),
             alt="Total {total:.2f}, the first sum {sums[0]:.2f}.",
             caption="Level {level:d}.",
             title="Curves",

@@ -20,7 +20,7 @@ def curves(plot: Curves, state: Mapping[str, Any], result: Result) -> list[str]:
     """The elements of a plot."""
     x, y = (_scale(plot, axis, result) for axis in ("x", "y"))
     grid = [_line(0, pct_number(at), 100, pct_number(at), "lab-gridline") for at in (1 - y(t) for t in y.ticks)]
-    regions = [_region(region, x, result) for region in plot.regions]
+    regions = [_region(region, x, result) for region in plot.regions if region.shaded]
     rules = [_rule(rule, x, y, result) for rule in plot.rules]
     paths = [_path(line, x, y, result) for line in plot.lines]
     box = {"viewBox": "0 0 100 100", "preserveAspectRatio": "none", "aria-hidden": "true"}
@@ -28,7 +28,7 @@ def curves(plot: Curves, state: Mapping[str, Any], result: Result) -> list[str]:
     labels = [
         *(_tick("x", x(t), t, x.format) for t in x.ticks),
         *(_tick("y", 1 - y(t), t, y.format) for t in y.ticks),
-        *(_region_label(region, x, result) for region in plot.regions if region.label),
+        *(_region_label(region, x, state, result) for region in plot.regions if region.label),
         *(_rule_label(rule, x, y, state, result) for rule in plot.rules if rule.label),
         *(_line_label(line, x, y, result) for line in plot.lines if line.label),
         *(part for mark in plot.marks for part in _mark(mark, x, y, state, result)),
@@ -44,7 +44,8 @@ def curves(plot: Curves, state: Mapping[str, Any], result: Result) -> list[str]:
 
 def _scale(plot: Curves, name: str, result: Result) -> Scale:
     axis = getattr(plot, name)
-    low, high = axis.domain or round_domain(
+    given = result[axis.domain] if isinstance(axis.domain, str) else axis.domain
+    low, high = given or round_domain(
         [value for line in plot.lines if line.fit for value in result[getattr(line, name)]], around_zero=False
     )
     ticks = log_ticks(low, high) if axis.log else round_ticks(low, high)
@@ -73,10 +74,10 @@ def _region(region: Any, x: Scale, result: Result) -> str:
     return tag("rect", {"class": "lab-region", **place})
 
 
-def _region_label(region: Any, x: Scale, result: Result) -> str:
+def _region_label(region: Any, x: Scale, state: Mapping[str, Any], result: Result) -> str:
     start, end = (clip(x(_bound(edge, result))) for edge in (region.start, region.end))
     style = f"left:{pct(start)};width:{pct(max(end - start, 0.0))}"
-    return tag("span", {"class": "lab-region-label", "style": style}, escape(region.label))
+    return tag("span", {"class": "lab-region-label", "style": style}, escape(fill(region.label, result, state)))
 
 
 def _rule(rule: Any, x: Scale, y: Scale, result: Result) -> str:

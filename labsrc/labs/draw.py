@@ -51,7 +51,8 @@ def legend(series: Sequence[Any]) -> str:
 def bar_rows(bars: Bars, result: Result) -> list[str]:
     """The bars of each row, all on one scale."""
     columns = [result[series.key] for series in bars.series]
-    low, high = bars.domain or round_domain([value for column in columns for value in column])
+    given = result[bars.domain] if isinstance(bars.domain, str) else bars.domain
+    low, high = given or round_domain([value for column in columns for value in column])
     return [
         _bar_row(bars, [column[index] for column in columns], low, high)
         for index in range(min(len(column) for column in columns))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 Bound = float | str  # a number, or the key of the result that holds it
+Domain = tuple[float, float] | str | None  # the ends of a scale, the key of the result that holds them, or fitted
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Bars:
     """
 
     series: tuple[Series, ...]
-    domain: tuple[float, float] | None = None
+    domain: Domain = None
     rows: Sequence[str] | str = "letter"
     title: str = ""
     wide: bool = True
@@ -66,12 +67,12 @@ class Axis:
     """
 
     label: str
-    domain: tuple[float, float] | None = None
+    domain: Domain = None
     log: bool = False
     format: str = ""
 
     def __post_init__(self) -> None:
-        if self.log and (self.domain is None or self.domain[0] <= 0):
+        if self.log and (self.domain is None or isinstance(self.domain, str) or self.domain[0] <= 0):
             raise ValueError(f"domain of the log axis {self.label!r} must have ends above 0; got {self.domain}")
 
 
@@ -115,11 +116,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Region:
-    """A shaded band between two values of x, named at its top."""
+    """A band between two values of x, shaded or not, named at its top (a template over state and result)."""
 
     start: Bound
     end: Bound
     label: str = ""
+    shaded: bool = True
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class Sentence:
 def keys_of(panel: Panel) -> list[str]:
     """The keys of the result that a panel needs, templates left out."""
     if isinstance(panel, Bars):
-        return [series.key for series in panel.series]
+        return [series.key for series in panel.series] + ([panel.domain] if isinstance(panel.domain, str) else [])
     if isinstance(panel, Numbers):
         return [tile.key for tile in panel.tiles]
     if isinstance(panel, Stacked):
@@ -193,6 +195,7 @@ def keys_of(panel: Panel) -> list[str]:
     points = [key for line in panel.lines for key in (line.x, line.y)]
     bounds = [at for mark in panel.marks for at in (mark.x, mark.y)] + [rule.at for rule in panel.rules]
     bounds += [end for region in panel.regions for end in (region.start, region.end)]
+    bounds += [panel.x.domain, panel.y.domain]
     return points + [bound for bound in bounds if isinstance(bound, str)]
 
 
@@ -201,5 +204,6 @@ def templates_of(panel: Panel) -> list[str]:
     if isinstance(panel, Numbers):
         return [tile.note for tile in panel.tiles]
     if isinstance(panel, Curves):
-        return [panel.alt, panel.caption, *(mark.label for mark in panel.marks), *(rule.label for rule in panel.rules)]
+        labels = [one.label for one in (*panel.marks, *panel.rules, *panel.regions)]
+        return [panel.alt, panel.caption, *labels]
     return []

@@ -14,14 +14,14 @@
     const grid = y.ticks.map((tick) => pctNumber(1 - y(tick))).map((at) => line("0", at, "100", at, "lab-gridline"));
     const box = { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" };
     const picture = h("svg", box,
-      regions.map((region) => regionOf(region, x, result)),
+      regions.filter((region) => region.shaded).map((region) => regionOf(region, x, result)),
       grid,
       rules.map((rule) => ruleOf(rule, x, y, result)),
       plot.lines.map((one) => pathOf(one, x, y, result)));
     const labels = [
       x.ticks.map((tick) => tickOf("x", x(tick), tick, x.format)),
       y.ticks.map((tick) => tickOf("y", 1 - y(tick), tick, y.format)),
-      regions.filter((region) => region.label).map((region) => regionLabel(region, x, result)),
+      regions.filter((region) => region.label).map((region) => regionLabel(region, x, state, result)),
       rules.filter((rule) => rule.label).map((rule) => ruleLabel(rule, x, y, state, result)),
       plot.lines.filter((one) => one.label).map((one) => lineLabel(one, x, y, result)),
       marks.map((mark) => markOf(mark, x, y, state, result)),
@@ -37,7 +37,7 @@
   function scaleOf(plot, name, result) {
     const axis = plot[name];
     const fitted = plot.lines.filter((one) => one.fit).flatMap((one) => result[one[name]]);
-    const [low, high] = axis.domain || labs.roundDomain(fitted, false);
+    const [low, high] = bound(axis.domain, result) || labs.roundDomain(fitted, false);
     const ticks = axis.log ? labs.logTicks(low, high) : labs.roundTicks(low, high);
     return labs.makeScale(low, high, ticks, axis.format || labs.tickFormat(low, high, axis.log), axis.log);
   }
@@ -61,10 +61,10 @@
     return h("rect", { class: "lab-region", ...place });
   }
 
-  function regionLabel(region, x, result) {
+  function regionLabel(region, x, state, result) {
     const [start, end] = [region.start, region.end].map((edge) => clip(x(bound(edge, result))));
     const style = `left:${pct(start)};width:${pct(Math.max(end - start, 0))}`;
-    return h("span", { class: "lab-region-label", style }, region.label);
+    return h("span", { class: "lab-region-label", style }, labs.fill(region.label, result, state));
   }
 
   function ruleOf(rule, x, y, result) {

@@ -38,7 +38,8 @@
 
   function barRows(panel, result) {
     const columns = panel.series.map((series) => result[series.key]);
-    const [low, high] = panel.domain || labs.roundDomain(columns.flat(), true);
+    const given = typeof panel.domain === "string" ? result[panel.domain] : panel.domain;
+    const [low, high] = given || labs.roundDomain(columns.flat(), true);
     const count = Math.min(...columns.map((column) => column.length));
     return Array.from({ length: count }, (_, index) => barRow(panel, columns.map((c) => c[index]), low, high));
   }
