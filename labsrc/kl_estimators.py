@@ -132,13 +132,16 @@ def gradient_table(logits: Any, logits_ref: Any, *, logits_old: Any) -> list[Tab
             for symbol, estimator in ESTIMATORS.items():
                 sampler = logits if on_policy else logits_old
                 gradient = gradient_moments(placement, estimator, logits, logits_ref, logits_old=sampler).mean
-                known, cosine = _compared(gradient, logits, logits_ref)
+                known, cosine = compared(gradient, logits, logits_ref)
                 rows.append(TableRow(name, symbol, on_policy, gradient, known, cosine))
     return rows
 
 
-def _compared(gradient: Tensor, logits: Tensor, logits_ref: Tensor) -> tuple[str, float]:
-    """The name of the exact gradient that this one equals, and its cosine with ∇KL(π‖ref)."""
+def compared(gradient: Tensor, logits: Tensor, logits_ref: Tensor) -> tuple[str, float]:
+    """`TableRow.equals` and `TableRow.cosine` of one gradient: the exact one it equals, and the angle to ∇KL(π‖ref).
+
+    gradient, logits, logits_ref: (K,). Raises ValueError as `exact.kl_gradient` does.
+    """
     truth = exact.kl_gradient(logits, logits_ref)
     forward = torch.softmax(logits, -1) - torch.softmax(logits_ref, -1)
     known = {"∇KL(π‖ref)": truth, "∇KL(ref‖π)": forward, "0": torch.zeros_like(truth)}
