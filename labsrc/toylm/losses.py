@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -82,6 +83,7 @@ def accepted(function: Callable, **options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in keyword_defaults(function)}
 
 
+@functools.lru_cache(maxsize=64)  # asked for in every update
 def keyword_defaults(function: Callable) -> dict[str, Any]:
     """The keyword-only parameters of `function` and their defaults (`inspect.Parameter.empty` without one)."""
     parameters = inspect.signature(function).parameters.values()
