@@ -17,26 +17,26 @@ from labsrc.policy_gradient import clipped_surrogate, dual_clipped_surrogate
 # Right ends of the ratio's axis: a few fixed ones, so that the axis holds still while a handle is dragged.
 SPANS = (2.0, 4.0, 6.0)
 CASES = ("A > 0, ρ > 1+ε", "A > 0, ρ < 1−ε", "A < 0, ρ < 1−ε", "A < 0, ρ > 1+ε", "A < 0, ρ > c")
-KEPT, CLIPPED, FLOOR, INSIDE = "wrong way, kept", "enough, clipped", "floor, clipped", "inside"
+KEPT, CLIPPED, FLOOR, INSIDE = "kept: wrong way", "clipped: enough", "clipped: floor", "inside"
 _FIRST_RATIO, _BESIDE, _ON_EDGE = 1e-3, 1e-4, 1e-9
 
 
-def surrogate(ratio: Tensor, advantage: float, state: State) -> Tensor:
+def surrogate(ratio: Tensor, advantages: Tensor, state: State) -> Tensor:
     """The objective per token that the state asks for, with or without dual clip."""
     radii = {"clip_low": state["clip_low"], "clip_high": state["clip_high"]}
     if state["dual"]:
-        return dual_clipped_surrogate(ratio.log(), advantage, dual_clip=state["dual_clip"], **radii)
-    return clipped_surrogate(ratio.log(), advantage, **radii)
+        return dual_clipped_surrogate(ratio.log(), advantages, dual_clip=state["dual_clip"], **radii)
+    return clipped_surrogate(ratio.log(), advantages, **radii)
 
 
 @torch.enable_grad()
-def value_and_slope(ratios: list[float], advantage: float, state: State) -> tuple[list[float], list[float]]:
+def value_and_slope(ratios: list[float], advantages: list[float], state: State) -> tuple[list[float], list[float]]:
     """The objective at each ratio and its derivative there; NaN at a kink, where the two sides differ."""
-    here = torch.tensor(ratios, dtype=torch.float64)
+    here, signal = torch.tensor([ratios, advantages], dtype=torch.float64)
     leaf = torch.stack([here - _ON_EDGE, here, here + _ON_EDGE]).requires_grad_()
-    values = surrogate(leaf, advantage, state)
+    values = surrogate(leaf, signal, state)
     left, _, right = torch.autograd.grad(values.sum(), leaf)[0]
-    slopes = torch.where((left - right).abs() > _ON_EDGE * abs(advantage), torch.nan, right)
+    slopes = torch.where((left - right).abs() > _ON_EDGE * signal.abs(), torch.nan, right)
     return values[1].tolist(), slopes.tolist()
 
 
@@ -48,11 +48,11 @@ def compute(state: State) -> dict[str, Any]:
     """
     ratio, advantage, dual, floor = (state[key] for key in ("ratio", "advantage", "dual", "dual_clip"))
     low, high = 1 - state["clip_low"], 1 + state["clip_high"]
-    span = next((end for end in SPANS if end >= max(ratio, floor + 0.5 if dual else 0.0)), SPANS[-1])
+    span = next((end for end in SPANS if end >= max(ratio + 0.25, floor + 0.5 if dual else 0.0)), SPANS[-1])
     edges = [low, high, *([floor] if dual else [])]
     near = [edge + step for edge in edges for step in (-_BESIDE, 0.0, _BESIDE)]
     xs = [_FIRST_RATIO, *near, span]
-    (value, *curve_value), (slope, *curve_slope) = value_and_slope([ratio, *xs], advantage, state)
+    (value, *curve_value), (slope, *curve_slope) = value_and_slope([ratio, *xs], [advantage] * (len(xs) + 1), state)
     case = _case(ratio, advantage, state)
     has_floor = dual and advantage < 0
     shaded = (high, span) if advantage > 0 else (0.0, low) if advantage < 0 else (0.0, 0.0)
@@ -66,7 +66,7 @@ def compute(state: State) -> dict[str, Any]:
         "high": high,
         "ratio_axis": [0.0, span],
         "value_axis": _axis([0.0, *curve_value, *unclipped]),
-        "slope_axis": _axis([0.0, advantage], above=0.35),
+        "slope_axis": _axis([0.0, advantage], below=0.3, above=0.35),
         "curve_ratio": xs,
         "curve_value": curve_value,
         "curve_slope": curve_slope,
@@ -77,10 +77,7 @@ def compute(state: State) -> dict[str, Any]:
         "shaded_end": shaded[1],
         "floor_start": floor if has_floor else span,
         "region_end": span,
-        "name_low": "" if advantage == 0 else KEPT if advantage > 0 else CLIPPED,
-        "name_inside": "no signal" if advantage == 0 else INSIDE,
-        "name_high": "" if advantage == 0 else CLIPPED if advantage > 0 else KEPT,
-        "name_floor": FLOOR if has_floor else "",
+        **_names(advantage, has_floor=has_floor, wide=span == SPANS[0]),
         "case_slope": _case_slopes(state),
         "case_name": [CLIPPED, KEPT, CLIPPED, KEPT, *([FLOOR] if dual else [])],
         "case_now": ["●" if case == index else "" for index in range(5 if dual else 4)],
@@ -94,6 +91,17 @@ def compute(state: State) -> dict[str, Any]:
         "surrogate": "dual_clipped_surrogate" if dual else "clipped_surrogate",
         "more_radii": f", dual_clip={format_value(floor, 'py')}" if dual else "",
     }
+
+
+def _names(advantage: float, *, has_floor: bool, wide: bool) -> dict[str, str]:
+    """What stands at the top of each region; the outcome alone where the axis is long and the regions are narrow."""
+    low, high = (KEPT, CLIPPED) if advantage > 0 else (CLIPPED, KEPT)
+    names = {"low": low, "inside": INSIDE, "high": high, "floor": FLOOR if has_floor else ""}
+    if advantage == 0:
+        names = {"low": "", "inside": "no signal", "high": "", "floor": ""}
+    elif not wide:
+        names = {key: "" if key == "inside" else name.split(":")[0] for key, name in names.items()}
+    return {f"name_{key}": name for key, name in names.items()}
 
 
 def _case(ratio: float, advantage: float, state: State) -> int:
@@ -112,18 +120,17 @@ def _case_slopes(state: State) -> list[float]:
     """The objective's slope in each case, taken half-way into its region, for an advantage of this size."""
     size, low, high = abs(state["advantage"]), 1 - state["clip_low"], 1 + state["clip_high"]
     above, below = (high + 2.0) / 2, low / 2
-    past_floor = [state["dual_clip"] + 1.0] if state["dual"] else []
-    return [
-        *value_and_slope([above, below], size, state)[1],
-        *value_and_slope([below, above, *past_floor], -size, state)[1],
-    ]
+    ratios, advantages = [above, below, below, above], [size, size, -size, -size]
+    if state["dual"]:
+        ratios, advantages = [*ratios, state["dual_clip"] + 1.0], [*advantages, -size]
+    return value_and_slope(ratios, advantages, state)[1]
 
 
-def _axis(values: list[float], above: float = 0.15) -> list[float]:
-    """The ends of an axis with room below the values, and above them for the regions' names."""
+def _axis(values: list[float], below: float = 0.15, above: float = 0.15) -> list[float]:
+    """The ends of an axis with room below the values for a label, and above them for the regions' names."""
     low, high = min(values), max(values)
     size = high - low if high > low else 1.0
-    return [low - 0.15 * size, high + above * size]
+    return [low - below * size, high + above * size]
 
 
 _REGIONS = (
@@ -172,7 +179,7 @@ clip = Lab(
         ),
         Preset(
             "Dual clip",
-            {"ratio": 4.0, "advantage": -1.0, "dual": True},
+            {"ratio": 3.5, "advantage": -1.0, "dual": True},
             "The same side with a floor at c·A: a token that is bad and has become very likely stops pushing. That "
             "bounds the size of an update, and takes the way back from just the tokens that went furthest.",
         ),
@@ -212,7 +219,7 @@ clip = Lab(
                 Line("line_ratio", "line_slope", "reference", dash="4 4"),
                 Line("curve_ratio", "curve_slope", "policy"),
             ),
-            marks=(Mark("ratio_here", "slope", "policy", "{slope:~.3g}", over=True),),
+            marks=(Mark("ratio_here", "slope", "policy", "{slope:~.3g}"),),
             rules=_EDGES,
             regions=_REGIONS,
             alt=(

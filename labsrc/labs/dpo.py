@@ -148,7 +148,7 @@ dpo = Lab(
                 Tile("logits", "logit β·h", "~.4f", note="h = {margin:~.3f} nats"),
                 Tile("loss", "loss", ".4f", note="at h = 0: {no_margin_loss:.4f}"),
                 Tile("weight", "weight σ(−logit)", ".4f", note="β·weight = {push:.4f}"),
-                Tile("p_chosen", "π(chosen)", ".3g", note="π(rejected) = {p_rejected:.3g}"),
+                Tile("p_chosen", "π(chosen)", ".3g", note="rejected: {p_rejected:.3g}"),
             ),
             wide=False,
         ),

@@ -82,8 +82,8 @@ def _probabilities(name: str, weights: list[float]) -> Tensor:
 
 def _cell(gradient: Tensor, logp: Tensor, logp_ref: Tensor, flat: bool) -> str:
     equals, cosine = compared(gradient, logp, logp_ref)
-    shown = {"∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "∇KL(ref‖π)", "0": "0"}
-    return shown.get(equals) or ("not 0" if flat else f"cos\u00a0{format_value(cosine, '+.2f')}")
+    shown = {"∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "∇KL(ref‖π)", "0": "zero"}
+    return shown.get(equals) or ("not 0" if flat else format_value(cosine, "+.2f"))
 
 
 def _samples(old_share: float) -> str:
@@ -180,11 +180,11 @@ kl_estimators = Lab(
             columns=(
                 Series("mean", "mean", "policy", "~.4f"),
                 Series("spread", "spread", "policy", "~.3f"),
-                Series("cosine", "gradient’s cosine", "policy", "~+.3f"),
-                Series("gradient_spread", "gradient’s spread", "policy", "~.3f"),
+                Series("cosine", "cosine", "policy", "~+.3f"),
+                Series("gradient_spread", "noise", "policy", "~.3f"),
             ),
             rows=("truth", "k1", "k2", "k3"),
-            title="One sample: its value, and its gradient beside ∇KL(π‖ref)",
+            title="Value of a sample: mean, spread. Its gradient: cosine with ∇KL(π‖ref), noise",
         ),
         Bars(
             series=(
@@ -204,7 +204,7 @@ kl_estimators = Lab(
             ),
             rows=tuple(PLACEMENTS),
             corner="placed in the",
-            title="Every place, on these samples: ✓ is ∇KL(π‖ref), cos the cosine with it",
+            title="In every place: ✓ is ∇KL(π‖ref), a number is the cosine with it",
         ),
     ),
     sentence=Sentence(

@@ -5,7 +5,7 @@
   labs.twins = labs.twins || {};
 
   const SPANS = [2, 4, 6];
-  const KEPT = "wrong way, kept", CLIPPED = "enough, clipped", FLOOR = "floor, clipped", INSIDE = "inside";
+  const KEPT = "kept: wrong way", CLIPPED = "clipped: enough", FLOOR = "clipped: floor", INSIDE = "inside";
   const FIRST_RATIO = 1e-3, BESIDE = 1e-4, ON_EDGE = 1e-9;
 
   // policy_gradient.clipped_surrogate and dual_clipped_surrogate for one token.
@@ -44,15 +44,23 @@
     return [...[above, below].map((at) => slopeAt(at, size, state)), ...negative.map((at) => slopeAt(at, -size, state))];
   }
 
-  function axisOf(values, above = 0.15) {
+  // What stands at the top of each region; the outcome alone where the axis is long and the regions are narrow.
+  function names(advantage, hasFloor, wide) {
+    if (advantage === 0) return { name_low: "", name_inside: "no signal", name_high: "", name_floor: "" };
+    const [low, high, floor] = [...(advantage > 0 ? [KEPT, CLIPPED] : [CLIPPED, KEPT]), hasFloor ? FLOOR : ""]
+      .map((name) => (wide ? name : name.split(":")[0]));
+    return { name_low: low, name_inside: wide ? INSIDE : "", name_high: high, name_floor: floor };
+  }
+
+  function axisOf(values, below = 0.15, above = 0.15) {
     const low = Math.min(...values), high = Math.max(...values), size = high > low ? high - low : 1;
-    return [low - 0.15 * size, high + above * size];
+    return [low - below * size, high + above * size];
   }
 
   function compute(state) {
     const { ratio, advantage, clip_low, clip_high, dual, dual_clip: floor } = state;
     const low = 1 - clip_low, high = 1 + clip_high;
-    const span = SPANS.find((end) => end >= Math.max(ratio, dual ? floor + 0.5 : 0)) ?? SPANS.at(-1);
+    const span = SPANS.find((end) => end >= Math.max(ratio + 0.25, dual ? floor + 0.5 : 0)) ?? SPANS.at(-1);
     const near = [low, high, ...(dual ? [floor] : [])].flatMap((edge) => [-BESIDE, 0, BESIDE].map((step) => edge + step));
     const xs = [FIRST_RATIO, ...near, span];
     const value = surrogate(ratio, advantage, state), slope = slopeAt(ratio, advantage, state);
@@ -60,7 +68,6 @@
     const number = caseOf(state), hasFloor = dual && advantage < 0;
     const shaded = advantage > 0 ? [high, span] : advantage < 0 ? [0, low] : [0, 0];
     const unclipped = [FIRST_RATIO * advantage, span * advantage];
-    const bySign = (zero, positive, negative) => (advantage === 0 ? zero : advantage > 0 ? positive : negative);
     return {
       ratio_here: ratio,
       objective: value,
@@ -70,7 +77,7 @@
       high,
       ratio_axis: [0, span],
       value_axis: axisOf([0, ...curveValue, ...unclipped]),
-      slope_axis: axisOf([0, advantage], 0.35),
+      slope_axis: axisOf([0, advantage], 0.3, 0.35),
       curve_ratio: xs,
       curve_value: curveValue,
       curve_slope: xs.map((at) => slopeAt(at, advantage, state)),
@@ -81,10 +88,7 @@
       shaded_end: shaded[1],
       floor_start: hasFloor ? floor : span,
       region_end: span,
-      name_low: bySign("", KEPT, CLIPPED),
-      name_inside: bySign("no signal", INSIDE, INSIDE),
-      name_high: bySign("", CLIPPED, KEPT),
-      name_floor: hasFloor ? FLOOR : "",
+      ...names(advantage, hasFloor, span === SPANS[0]),
       case_slope: caseSlopes(state, low, high),
       case_name: [CLIPPED, KEPT, CLIPPED, KEPT, ...(dual ? [FLOOR] : [])],
       case_now: Array.from({ length: dual ? 5 : 4 }, (_, index) => (index === number ? "●" : "")),

@@ -59,8 +59,8 @@
   }
 
   function cellText([equals, cosine], flat) {
-    const shown = { "∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "∇KL(ref‖π)", "0": "0" }[equals];
-    return shown || (flat ? "not 0" : `cos\u00a0${labs.formatValue(cosine, "+.2f")}`);
+    const shown = { "∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "∇KL(ref‖π)", "0": "zero" }[equals];
+    return shown || (flat ? "not 0" : labs.formatValue(cosine, "+.2f"));
   }
 
   function samplesOf(oldShare) {
