@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -112,7 +115,8 @@ def _train(options: argparse.Namespace) -> int:
     progress = Progress(settings.steps)
     status, message = 0, None
     try:
-        training.train(settings, save_to=options.checkpoint, observe=progress.show)
+        with progress.stopping_between_steps():
+            training.train(settings, save_to=options.checkpoint, observe=progress.show)
     except KeyboardInterrupt:
         status, message = 130, "stopped by the user"
     progress.close()
@@ -132,12 +136,35 @@ class Progress:
         self.steps = steps
         self.trainer: Trainer | None = None
         self.bar = sys.stderr.isatty()
+        self.stopped = False
+
+    @contextlib.contextmanager
+    def stopping_between_steps(self) -> Iterator[None]:
+        """Ctrl-C ends the run after the step it is in, so that what is recorded is whole; a second one ends at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may say what a signal does
+            return
+        usual = signal.getsignal(signal.SIGINT)
+
+        def stop(*_: object) -> None:
+            self.stopped = True
+            signal.signal(signal.SIGINT, usual)
+
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
 
     def show(self, trainer: Trainer) -> None:
         """Show where the run is; called before the first step and after each one."""
         self.trainer = trainer
-        if not trainer.monitors:
-            return
+        if trainer.monitors:
+            self._print(trainer)
+        if self.stopped:
+            raise KeyboardInterrupt
+
+    def _print(self, trainer: Trainer) -> None:
         numbers = {name: trainer.monitors[-1].get(name) for name in ("reward_mean", "margin", "loss")}
         text = "  ".join(f"{name} {value:.4f}" for name, value in numbers.items() if value is not None)
         if self.bar:
@@ -145,7 +172,7 @@ class Progress:
             bar = "█" * filled + "·" * (30 - filled)
             print(f"\r{bar} {trainer.steps_done}/{self.steps}  {text}\033[K", end="", file=sys.stderr, flush=True)
         else:
-            print(f"step {trainer.steps_done:>4}/{self.steps}  {text}")
+            print(f"step {trainer.steps_done:>4}/{self.steps}  {text}", flush=True)
 
     def close(self) -> None:
         """End the bar's line."""

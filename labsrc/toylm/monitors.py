@@ -47,6 +47,8 @@ def _clip_shares(
     defaults = losses.keyword_defaults(settings.loss_function)
     if "clip_low" not in defaults:
         return None, None
+    if settings.inner_updates == 1:
+        return 0.0, 0.0  # every ratio is exactly 1
     log_ratio = logp - rollout.logp_old
     if settings.loss_function in losses.SEQUENCE_LEVEL:
         sequence = policy_gradient.sequence_log_ratio(log_ratio, rollout.mask)

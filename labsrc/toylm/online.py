@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from labsrc import kl, masking
 from labsrc.toylm import critic, monitors, sampling, start
+from labsrc.toylm.model import Decoder
+from labsrc.toylm.prefix_table import PrefixTable
 from labsrc.toylm.rollout import Rollout, choose_prompts
 from labsrc.toylm.settings import OnlineSettings, PpoSettings
 from labsrc.toylm.trainer import Trainer, ragged
@@ -23,6 +25,18 @@ class OnlineTrainer(Trainer):
     """GRPO, RLOO and REINFORCE are one loop: they differ in the advantage, the loss and the place of the KL."""
 
     settings: OnlineSettings
+
+    def __init__(self, settings: OnlineSettings) -> None:
+        super().__init__(settings)
+        every_prompt = settings.prompts_per_step == len(settings.task.prompt_tokens)
+        self.tabled = every_prompt and PrefixTable.pays(settings.task, settings.group_size)
+        self.table: PrefixTable | None = None  # of the policy as it is now, until it has been differentiated
+        self.reference_table: PrefixTable | None = None
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """As every trainer's; nothing that was looked up before is kept."""
+        super().load_state(state)
+        self.table = self.reference_table = None
 
     def advance(self) -> tuple[Any, dict[str, float | None]]:
         """Sample groups, score them, and make the inner updates on them."""
@@ -53,15 +67,23 @@ class OnlineTrainer(Trainer):
         uniforms = sampling.uniform_table(
             len(prompts) * settings.group_size, task.max_new_tokens, generator=self.generator
         )
-        drawn = sampling.sample(
-            self.policy, prompts, uniforms, eos_token=task.eos_token, temperature=settings.temperature
-        )
+        if self.tabled:
+            self.table = self.new_table(self.policy)
+            drawn = self.table.sample(uniforms)
+        else:
+            drawn = sampling.sample(
+                self.policy, prompts, uniforms, eos_token=task.eos_token, temperature=settings.temperature
+            )
         self.cost.generated_tokens += int(drawn.mask.sum())
         return drawn, prompts
 
     def logp(self, prompts: Tensor, completions: Tensor) -> Tensor:
         """Log-probabilities under the policy as it now is, with their gradient: (B, T), nats."""
         self.cost.trained_forwards += len(completions)
+        if self.tabled:
+            # What was computed to sample serves the first update too; after that the policy has moved.
+            table, self.table = self.table or self.new_table(self.policy), None
+            return table.logp(completions)
         return sampling.completion_logp(self.policy, prompts, completions, temperature=self.settings.temperature)
 
     def score(self, prompts: Tensor, drawn: sampling.Completions, logp_old: Tensor) -> Rollout:
@@ -72,12 +94,23 @@ class OnlineTrainer(Trainer):
         logp_ref = None
         if self.settings.beta > 0:
             self.cost.frozen_forwards += len(rewards)
-            with torch.no_grad():
-                logp_ref = sampling.completion_logp(
-                    self.reference, prompts, drawn.tokens, temperature=self.settings.temperature
-                )
+            logp_ref = self.reference_logp(prompts, drawn.tokens)
         rewards = rewards.view(len(prompts), self.settings.group_size)
         return Rollout(prompts, drawn.tokens, drawn.mask, rewards, logp_old, logp_ref, drawn.entropy)
+
+    def new_table(self, model: Decoder) -> PrefixTable:
+        """Every next-token distribution of the task, with its gradient."""
+        return PrefixTable(model, self.settings.task, temperature=self.settings.temperature)
+
+    @torch.no_grad()
+    def reference_logp(self, prompts: Tensor, completions: Tensor) -> Tensor:
+        """Log-probabilities under the reference: (B, T), nats. It never moves, so its table is made once."""
+        if not self.tabled:
+            temperature = self.settings.temperature
+            return sampling.completion_logp(self.reference, prompts, completions, temperature=temperature)
+        if self.reference_table is None:
+            self.reference_table = self.new_table(self.reference)
+        return self.reference_table.logp(completions)
 
     def judge(self, rollout: Rollout) -> dict[str, Tensor]:
         """The advantages, (B,), and whatever else the updates need."""
