@@ -54,6 +54,18 @@ def test_the_first_step_is_that_of_the_expected_reward():
     close(ratios, torch.stack([torch.ones(3, dtype=torch.float64), expected]))
 
 
+def test_with_radii_out_of_reach_the_climb_is_that_of_the_expected_reward_and_with_narrow_ones_it_is_not():
+    logits = OLD.log()
+    for _ in range(4):
+        p = logits.softmax(-1)
+        logits = logits + p * (SIGNAL - p @ SIGNAL)
+    wide = clipped_ascent.ascend(OLD, SIGNAL, steps=4, lr=1.0, clip_low=0.9, clip_high=0.9)[-1]
+    close(wide, logits.softmax(-1) / OLD)
+    for narrow in ({"clip_low": 0.05, "clip_high": 0.9}, {"clip_low": 0.9, "clip_high": 0.05}):
+        ratios = clipped_ascent.ascend(OLD, SIGNAL, steps=4, lr=1.0, **narrow)[-1]
+        assert (ratios - wide).abs().max() > 0.01
+
+
 @settings(max_examples=20)
 @given(policies(), st.lists(st.floats(-2, 2), min_size=3, max_size=3))
 def test_every_row_of_ratios_is_a_policy_over_the_old_one_and_runs_do_not_meet(old, signal):
