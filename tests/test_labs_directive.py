@@ -32,7 +32,7 @@ PAGE = """# A page
 """
 
 FAULTS = {
-    "```{lab} nobody\n```": "no lab is called 'nobody'; there are tilt",
+    "```{lab} nobody\n```": "no lab is called 'nobody'; there are ",
     "```{lab} tilt\n:beta: 0\n```": "lab tilt: beta must be from 0.01 to 100; got 0",
     "```{lab} tilt\n:beta: high\n```": "lab tilt: beta must be a number; got 'high'",
     "```{lab} tilt\n:rewards: 1, 2\n```": "lab tilt: rewards and weights must have one entry for each action",
