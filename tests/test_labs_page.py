@@ -192,6 +192,30 @@ def test_without_the_clipboard_the_text_is_shown_to_be_copied_by_hand(bare):
     assert page.locator(".lab-status").inner_text() == "Copy the text below."
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("lab", labs.LABS.values(), ids=lambda lab: lab.name)
+def test_no_slider_makes_the_lab_jump(bare, lab, width):
+    page = bare(lab().html(), width=width).page
+    heights = page.evaluate(
+        """() => {
+          const lab = document.querySelector("align-lab"), heights = {};
+          for (const slider of lab.querySelectorAll("[type=range]")) {
+            const { value, min, max, ariaLabel } = slider, seen = new Set();
+            for (let step = 0; step <= 40; step++) {
+              slider.value = String(Number(min) + ((max - min) * step) / 40);
+              slider.dispatchEvent(new Event("input"));
+              seen.add(lab.offsetHeight);
+            }
+            slider.value = value;
+            slider.dispatchEvent(new Event("input"));
+            heights[ariaLabel] = [...seen];
+          }
+          return heights;
+        }"""
+    )
+    assert {name: seen for name, seen in heights.items() if len(seen) > 1} == {}
+
+
 EVENTS = 400
 RUBBISH = ("", "abc", "1,5", "-", "∞", "1e400", "<b>", "9" * 40, "−0.75", "0", "2", "12", "0.333")
 

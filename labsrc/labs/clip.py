@@ -231,7 +231,7 @@ clip = Lab(
         Grid(
             columns=(
                 Series("case_name", "what the clip does", "policy", "text"),
-                Series("case_slope", "gradient", "policy", "~.3g"),
+                Series("case_slope", "gradient", "policy", "~.2f"),
                 Series("case_now", "now", "policy", "text"),
             ),
             rows=CASES,
