@@ -130,6 +130,8 @@ def test_what_does_not_fit_is_refused(name):
     for values, mask in (([1.0, 2.0], [1, 1]), ([[[1.0]]], [[[1]]]), (1.0, 1)):
         with pytest.raises(ValueError, match=r"values must be \(B, T\), one number per token; got shape \("):
             ALL[name](values, mask)
+    with pytest.raises(ValueError, match="values must be real numbers"):
+        ALL[name]("text", MASK)
     with pytest.raises(ValueError, match=r"mask must have the shape \(2, 3\)"):
         ALL[name](VALUES, [[1, 1, 1]])
     with pytest.raises(ValueError, match=r"mask must keep at least one token in every sequence; sequence \(0,\) has"):

@@ -166,7 +166,8 @@ def test_the_largest_exponent_passes_and_the_next_number_is_refused(dtype):
 
 def test_exponent_looks_only_where_it_is_told_to():
     where = torch.tensor([True, False])
-    assert checks.exponent("x", [1.0, 1e308], where=where)[0] == 1.0
+    for outside in (1e308, math.nan):
+        assert checks.exponent("x", [1.0, outside], where=where)[0] == 1.0
     with refused("exp(x) must fit"):
         checks.exponent("x", [1e308, 1.0], where=where)
     with refused("x must be finite"):
@@ -197,11 +198,20 @@ def test_a_numpy_float32_softmax_passes_although_it_is_float64_by_then():
     assert (p.sum(-1) - 1).abs().max() > 1e-8
 
 
-@pytest.mark.parametrize("dtype, slack", [(torch.float64, 5e-6), (torch.float32, 3e-5), (torch.float16, 6e-3)])
-def test_a_sum_off_by_more_than_rounding_is_refused(dtype, slack):
-    for off in (slack, -slack):
+@pytest.mark.parametrize(
+    "dtype, rounding, mistake",
+    [
+        (torch.float64, 1.5e-6, 3e-6),
+        (torch.float32, 7.5e-6, 1.5e-5),
+        (torch.float16, 2 / 1024, 4 / 1024),
+        (torch.bfloat16, 2 / 128, 3 / 128),
+    ],
+)
+def test_a_sum_off_by_more_than_rounding_is_refused(dtype, rounding, mistake):
+    for sign in (1, -1):
+        checks.distribution("p", torch.tensor([0.5, 0.5 + sign * rounding], dtype=dtype))
         with refused("p must sum to 1 on the last axis; got a row that sums to "):
-            checks.distribution("p", torch.tensor([0.5, 0.5 + off], dtype=dtype))
+            checks.distribution("p", torch.tensor([0.5, 0.5 + sign * mistake], dtype=dtype))
 
 
 def test_a_bfloat16_row_that_forgets_an_action_is_refused():
@@ -209,9 +219,15 @@ def test_a_bfloat16_row_that_forgets_an_action_is_refused():
         checks.distribution("p", torch.tensor([0.5, 0.4], dtype=torch.bfloat16))
 
 
+def test_an_action_may_have_probability_zero():
+    assert checks.distribution("p", [0.0, 1.0]).tolist() == [0.0, 1.0]
+
+
 def test_the_worst_row_is_the_one_reported():
     with refused("q must sum to 1", "1.5"):
         checks.distribution("q", [[0.5, 0.5], [0.5, 0.4], [1.0, 0.5]])
+    with refused("q must sum to 1", "0.7"):
+        checks.distribution("q", [[0.5, 0.5], [0.5, 0.2], [0.6, 0.5]])
 
 
 def test_other_things_that_are_no_distribution_are_refused():
@@ -302,6 +318,11 @@ def test_whole_numbers_become_python_ints(value):
 def test_what_is_not_a_whole_number_of_that_size_is_refused(value):
     with refused("n must be a whole number of at least 3; got ", repr(value)):
         checks.integer_at_least("n", value, 3)
+
+
+def test_true_is_no_whole_number_however_small_the_least():
+    with refused("n must be a whole number of at least 0; got True"):
+        checks.integer_at_least("n", True, 0)
 
 
 def test_one_of_takes_what_is_listed_and_nothing_that_only_looks_like_it():

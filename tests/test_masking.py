@@ -130,7 +130,11 @@ def test_every_row_counts_as_many_tokens_as_a_plain_search_finds(tokens):
         assert masking.as_mask(mask, like=mask) is mask
 
 
-@pytest.mark.parametrize("tokens", [[1, 2], [[1.0, 2.0]], [[1], [1, 2]], "ab", None, [[]], [[[1]]], [[1j]]], ids=repr)
+@pytest.mark.parametrize(
+    "tokens",
+    [[1, 2], [[1.0, 2.0]], [[1], [1, 2]], "ab", None, [[]], [[[1]]], [[1j]], torch.zeros(2, 0, dtype=torch.long)],
+    ids=repr,
+)
 def test_what_is_not_a_table_of_token_ids_is_refused(tokens):
     with pytest.raises(ValueError, match=r"tokens must be a \(B, T\) array of token ids; got "):
         masking.completion_mask(tokens, eos_token=2)

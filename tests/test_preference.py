@@ -204,6 +204,7 @@ def test_smoothing_is_the_expected_loss_when_that_share_of_labels_is_flipped():
     smoothed = preference.smoothed_dpo_loss(*PAIRS, beta=0.5, label_smoothing=0.2)
     close(smoothed, 0.8 * right + 0.2 * flipped)
     close(smoothed[0], 0.8 * math.log(1 + math.exp(-0.1)) + 0.2 * math.log(1 + math.exp(0.1)))
+    close(preference.smoothed_dpo_loss(*PAIRS, beta=0.5, label_smoothing=0.49), 0.51 * right + 0.49 * flipped)
 
 
 def test_the_smoothed_loss_is_least_where_the_logit_is_that_of_the_clean_share():
