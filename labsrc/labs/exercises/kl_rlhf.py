@@ -41,10 +41,17 @@ def _policy_trial(policy: Callable[..., Any]) -> str | None:
         ([0.5, 0.5], [0.0, 1000.0], 0.1),
         ([0.5, 0.5], [-1000.0, -1001.0], 0.5),
         ([0.5, 0.5, 0.0], [0.0, 1.0, 9.0], 1.0),
+        ([0.5, 0.5, 0.0], [0.0, 1.0, 1000.0], 0.1),
     ]
     for q, rewards, beta in cases:
         case = f"q = {q}, rewards = {rewards}, beta = {beta}"
-        found = torch.as_tensor(policy(q, rewards, beta), dtype=torch.float64)
+        try:
+            answer = policy(list(q), list(rewards), beta)
+        except Exception as error:  # whatever a reader's code raises is told, with the case that raised it
+            return f"for {case} it raises {type(error).__name__}: {error}"
+        if answer is None:
+            return "it returns None; return the list of probabilities"
+        found = torch.as_tensor(answer, dtype=torch.float64)
         wanted = closed_form.optimal_policy(q, rewards, beta=beta)
         if found.shape != wanted.shape or not torch.allclose(found, wanted, rtol=0, atol=1e-9):
             return f"for {case} it gives {_rounded(found)}, wanted {_rounded(wanted)}"
@@ -63,6 +70,8 @@ EXERCISES = {
         mistakes=(
             (lambda: math.e / 2, "That is q·exp(r/β) before it is divided by Z: it is larger than 1."),
             (lambda: 1 - _tilted_coin(), "That is the other action's probability."),
+            (lambda: 100 * _tilted_coin(), "As a probability, please: a number between 0 and 1."),
+            (lambda: 0.5, "That is where q has it. The reward multiplies its weight by e."),
         ),
     ),
     "kl-2": Number(
@@ -73,6 +82,8 @@ EXERCISES = {
             (_log_z, "That is log Z, in nats. The objective is in units of reward: multiply by β."),
             (lambda: math.exp(_log_z()), "That is Z itself. Take its logarithm, and multiply by β."),
             (_best_reward, "That is E[r] under p*, before the price β·KL is paid."),
+            (lambda: 1.1, "That is the reward of the best answer. The KL of going there has to be paid."),
+            (lambda: 0.66, "That is the objective at q, where nothing is paid and nothing gained."),
         ),
     ),
     "kl-3": Number(
@@ -87,10 +98,14 @@ EXERCISES = {
     ),
     "kl-4": Number(
         answer=_farthest,
-        hint="As β → 0 all mass goes to the third answer. Write down KL of (0, 0, 1) from q.",
-        reason="KL → −log q(best) = log 2. However greedy the policy, it cannot be farther than that from q "
-        "while it maximises reward.",
-        mistakes=((lambda: math.log(3), "That is −log(1/3), which would need a uniform reference."),),
+        hint="Where does all the mass go as β → 0? Write that policy down, then its KL from q.",
+        reason="KL → −log q(best) = log 2, and no tilt is ever farther from q than that.",
+        mistakes=(
+            (lambda: math.log(3), "That is −log(1/3), which would need a uniform reference."),
+            (lambda: 1.0, "That is in bits. Nats use the natural logarithm."),
+            (lambda: -math.log(2), "A KL is never negative: look at the sign."),
+            (lambda: 0.0, "That is the other limit, β → ∞."),
+        ),
     ),
     "kl-5": Choice(
         correct="b",
@@ -105,7 +120,8 @@ EXERCISES = {
     ),
     "kl-6": Code(
         trial=_policy_trial,
-        hint="Work with log q + r/β, and subtract its largest entry before you take the exponential.",
+        hint="Subtract the largest r/β, among the answers with q > 0, before you take the exponential; an answer with "
+        "q = 0 has weight 0.",
         reason="Subtracting the largest exponent changes nothing: it cancels in Z. But now no exponential overflows.",
     ),
 }
