@@ -154,6 +154,10 @@ def test_the_regions_are_named_for_the_sign_of_the_advantage():
     assert (floor["name_low"], floor["name_high"], floor["name_floor"]) == ("clipped", "kept", "clipped")
 
 
+def test_a_preset_is_the_same_case_wherever_the_lab_started():
+    assert all(preset.state.keys() == labs.clip.state().keys() for preset in labs.clip.presets)
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [

@@ -103,14 +103,18 @@ def test_every_bar_fits_its_axis_and_the_axis_takes_one_of_a_few_lengths():
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
-        ("Start of training", "No margin: logit 0, loss ln 2"),
+        ("Start of training", "No margin: logit 0, weight one half, loss ln 2"),
         ("Worked pair", r"chosen completion lost against the reference \(−0.200 nats\), yet the loss is below"),
-        ("Swap", "moved towards the rejected completion: the loss is above ln 2"),
-        ("Learned", "leads by h = 8.000 nats more than under the reference"),
+        ("Swap", "moved towards the rejected completion: loss above ln 2, weight 0.5250"),
+        ("Learned", "leads by 8.000 nats more than under the reference"),
     ],
 )
 def test_the_sentence_says_which_case_holds(preset, words):
     assert re.search(words, labs.dpo(**PRESETS[preset]).words())
+
+
+def test_a_preset_is_the_same_case_wherever_the_lab_started():
+    assert all(preset.state.keys() == labs.dpo.state().keys() for preset in labs.dpo.presets)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_the_numbers_of_the_second_case_to_their_last_digit():
     assert by_name["k3"] == pytest.approx([-0.28144, -0.00498, 0.28641], abs=6e-6)
 
 
-FORWARD = "∇KL(ref‖π)"
+FORWARD = "other\u00a0KL"
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,10 @@ def test_weights_are_divided_by_their_sum_and_old_samples_are_mixed_in():
 )
 def test_the_sentence_says_what_is_exact(preset, words):
     assert words in labs.kl_estimators(**PRESETS[preset]).words()
+
+
+def test_a_preset_is_the_same_case_wherever_the_lab_started():
+    assert all(preset.state.keys() == labs.kl_estimators.state().keys() for preset in labs.kl_estimators.presets)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,12 @@ _REGIONS = (
 )
 _EDGES = (Rule("x", "low"), Rule("x", "high"))
 
+
+def _at(ratio: float, **settings: Any) -> State:
+    usual = {"advantage": 1.0, "clip_low": 0.2, "clip_high": 0.2, "dual": False, "dual_clip": 3.0}
+    return {"ratio": ratio, **usual, **settings}
+
+
 clip = Lab(
     name="clip",
     title="The clip, token by token",
@@ -164,36 +170,36 @@ clip = Lab(
     presets=(
         Preset(
             "On policy",
-            {"ratio": 1.0},
+            _at(1.0),
             "The first update after sampling: ρ = 1 for every token. The clip does nothing, and the gradient is that "
             "of plain policy gradient.",
         ),
-        Preset("A > 0, enough", {"ratio": 1.5}, "Past 1 + ε in the direction A asks for: flat, no gradient."),
-        Preset("A > 0, wrong way", {"ratio": 0.5}, "Below 1 − ε although A asks for more: the gradient stays."),
-        Preset("A < 0, enough", {"ratio": 0.5, "advantage": -1.0}, "A < 0 asked for less and got it: flat."),
+        Preset("A > 0, enough", _at(1.5), "Past 1 + ε in the direction A asks for: flat, no gradient."),
+        Preset("A > 0, wrong way", _at(0.5), "Below 1 − ε although A asks for more: the gradient stays."),
+        Preset("A < 0, enough", _at(0.5, advantage=-1.0), "A < 0 asked for less and got it: flat."),
         Preset(
             "A < 0, wrong way",
-            {"ratio": 1.5, "advantage": -1.0},
+            _at(1.5, advantage=-1.0),
             "Above 1 + ε although A asks for less: the gradient stays, and the objective falls without a floor. Drag "
             "ρ up.",
         ),
         Preset(
             "Dual clip",
-            {"ratio": 3.5, "advantage": -1.0, "dual": True},
+            _at(3.5, advantage=-1.0, dual=True),
             "The same side with a floor at c·A: a token that is bad and has become very likely stops pushing. That "
             "bounds the size of an update, and takes the way back from just the tokens that went furthest.",
         ),
         Preset(
             "Clip higher",
-            {"ratio": 1.25, "clip_high": 0.28},
+            _at(1.25, clip_high=0.28),
             "A wider radius above than below (0.28 and 0.2, as in DAPO): at ρ = 1.25 a good token still gains.",
         ),
     ),
     panels=(
         Numbers(
             tiles=(
-                Tile("objective", "objective", "~.4f", note="unclipped ρA: {unclipped:~.4f}"),
-                Tile("slope", "d objective / dρ", "~.4f", note="unclipped: A = {advantage:.4g}"),
+                Tile("objective", "objective", "~.4f", note="ρA = {unclipped:~.4f}"),
+                Tile("slope", "d objective / dρ", "~.4f", note="A = {advantage:.4g}"),
             ),
         ),
         Curves(

@@ -70,6 +70,10 @@ def _log_prob(key: str, label: str, whose: str, value: float) -> Slider:
     return Slider(key, label, f"log-probability of the {whose}", value, -10.0, 0.0, step=0.05, format=".4g")
 
 
+def _pair(*log_probs: float, beta: float = 0.1) -> State:
+    return {**dict(zip(LOG_PROBS, log_probs, strict=True)), "beta": beta}
+
+
 dpo = Lab(
     name="dpo",
     title="One pair under DPO",
@@ -91,49 +95,33 @@ dpo = Lab(
         Slider("beta", "β", "beta, the scale of the logit", 0.1, 0.01, 2.0, log=True),
     ),
     presets=(
-        Preset("Worked pair", {}),
+        Preset("Worked pair", _pair(-2.2, -2.8, -2.0, -2.4)),
         Preset(
             "Swap",
-            {"logp_chosen": -2.8, "logp_rejected": -2.2},
+            _pair(-2.8, -2.2, -2.0, -2.4),
             "The two policy values change places, the reference stays. The logit changes its sign but not to minus "
             "what it was: the reference prefers the chosen completion by itself, and the policy has to beat that.",
         ),
         Preset(
             "Start of training",
-            {"logp_chosen": -2.0, "logp_rejected": -2.4},
+            _pair(-2.0, -2.4, -2.0, -2.4),
             "Policy = reference: no margin, loss ln 2 at every β. Yet half of the full push is there.",
         ),
         Preset(
             "Chosen falls: before",
-            {
-                "logp_chosen": log(0.4),
-                "logp_rejected": log(0.4),
-                "logp_ref_chosen": log(0.2),
-                "logp_ref_rejected": log(0.3),
-            },
+            _pair(log(0.4), log(0.4), log(0.2), log(0.3)),
             "Three actions, reference (0.2, 0.3, 0.5), policy (0.4, 0.4, 0.2); the first is chosen, the second "
             "rejected. Note π(chosen) and the loss, then press “after”.",
         ),
         Preset(
             "Chosen falls: after",
-            {
-                "logp_chosen": log(0.3),
-                "logp_rejected": log(0.15),
-                "logp_ref_chosen": log(0.2),
-                "logp_ref_rejected": log(0.3),
-            },
+            _pair(log(0.3), log(0.15), log(0.2), log(0.3)),
             "The policy went to (0.3, 0.15, 0.55). π(chosen) fell and so did the loss: the freed mass went to an "
             "action that is in no pair. That this can happen says nothing about how often one gradient step does it.",
         ),
         Preset(
             "Learned",
-            {
-                "logp_chosen": -1.0,
-                "logp_rejected": -9.0,
-                "logp_ref_chosen": -5.0,
-                "logp_ref_rejected": -5.0,
-                "beta": 1.0,
-            },
+            _pair(-1.0, -9.0, -5.0, -5.0, beta=1.0),
             "Chosen and rejected are far apart: the weight is nearly 0, this pair hardly pushes any more.",
         ),
     ),
@@ -148,7 +136,7 @@ dpo = Lab(
                 Tile("logits", "logit β·h", "~.4f", note="h = {margin:~.3f} nats"),
                 Tile("loss", "loss", ".4f", note="at h = 0: {no_margin_loss:.4f}"),
                 Tile("weight", "weight σ(−logit)", ".4f", note="β·weight = {push:.4f}"),
-                Tile("p_chosen", "π(chosen)", ".3g", note="rejected: {p_rejected:.3g}"),
+                Tile("p_chosen", "π(chosen)", ".3g", note="rejected: {p_rejected:.2g}"),
             ),
             wide=False,
         ),
@@ -175,23 +163,23 @@ dpo = Lab(
         cases=(
             (
                 "no_margin",
-                "No margin: logit 0, loss ln 2, weight one half. A loss that stays at {no_margin_loss:.3f} says that "
-                "the policy tells no pair apart better than its reference does.",
+                "No margin: logit 0, weight one half, loss ln 2. A loss that stays at {no_margin_loss:.3f} says: the "
+                "margins do not move.",
             ),
             (
                 "displaced",
                 "The chosen completion lost against the reference ({log_ratio_chosen:+.3f} nats), yet the loss is "
-                "below ln 2: the rejected one lost more ({log_ratio_rejected:+.3f}). Only the difference counts.",
+                "below ln 2: the rejected one lost more ({log_ratio_rejected:+.3f}).",
             ),
             (
                 "wrong_side",
-                "Against the reference the policy moved towards the rejected completion: the loss is above ln 2. The "
-                "weight {weight:.4f} is above one half: such pairs are pushed hardest.",
+                "Against the reference the policy moved towards the rejected completion: loss above ln 2, weight "
+                "{weight:.4f}, above one half. Such pairs are pushed hardest.",
             ),
         ),
         otherwise=(
-            "The chosen completion leads by h = {margin:.3f} nats more than under the reference. The loss lifts its "
-            "log π and lowers the other with one force, β·weight = {push:.4f}."
+            "The chosen completion leads by {margin:.3f} nats more than under the reference; β·weight = {push:.4f} "
+            "pulls it up and the other down."
         ),
     ),
     python=(

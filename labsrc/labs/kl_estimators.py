@@ -16,7 +16,7 @@ from labsrc.labs.formats import format_value
 from labsrc.labs.lab import Lab
 from labsrc.labs.panels import Bars, Grid, Numbers, Sentence, Series, Tile
 
-POLICIES = ("policy", "reference", "old")
+WORKED_CASE = {"policy": (0.7, 0.2, 0.1), "reference": (0.2, 0.3, 0.5), "old": (0.3, 0.3, 0.4)}
 _NOISE = 1e-12
 _UPHILL = -1e-9
 
@@ -27,7 +27,7 @@ def compute(state: State) -> dict[str, Any]:
     state: policy, reference, old (K,), weights > 0 that are divided by their sum; old_share, the share of the samples
     that come from old; placement, a key of `kl_estimators.PLACEMENTS`. Raises ValueError as `gradient_moments` does.
     """
-    p, q, old = (_probabilities(name, state[name]) for name in POLICIES)
+    p, q, old = (_probabilities(name, state[name]) for name in WORKED_CASE)
     sampling = (1 - state["old_share"]) * p + state["old_share"] * old
     logp, logp_ref, logp_old = p.log(), q.log(), sampling.log()
     divergence, truth = kl_divergence(p, q).item(), kl_gradient(logp, logp_ref)
@@ -65,7 +65,6 @@ def compute(state: State) -> dict[str, Any]:
             f"table_{name}": [_cell(row[name].mean, logp, logp_ref, flat) for row in cells.values()]
             for name in ESTIMATORS
         },
-        "table_now": ["●" if place == state["placement"] else "" for place in PLACEMENTS],
         "exact_names": _listed(exact_names) or "none of the three",
         "uphill_names": _listed(uphill),
         "lowest_cosine": min((cosine for cosine in cosines.values() if not isnan(cosine)), default=nan),
@@ -82,7 +81,7 @@ def _probabilities(name: str, weights: list[float]) -> Tensor:
 
 def _cell(gradient: Tensor, logp: Tensor, logp_ref: Tensor, flat: bool) -> str:
     equals, cosine = compared(gradient, logp, logp_ref)
-    shown = {"∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "∇KL(ref‖π)", "0": "zero"}
+    shown = {"∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "other\u00a0KL", "0": "zero"}
     return shown.get(equals) or ("not 0" if flat else format_value(cosine, "+.2f"))
 
 
@@ -94,6 +93,11 @@ def _samples(old_share: float) -> str:
 
 def _listed(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _at(placement: str, *, old_share: float = 0.0, **policies: tuple[float, ...]) -> State:
+    tables = {name: list(weights) for name, weights in {**WORKED_CASE, **policies}.items()}
+    return {"placement": placement, "old_share": old_share, **tables}
 
 
 kl_estimators = Lab(
@@ -124,7 +128,7 @@ kl_estimators = Lab(
                 Column("reference", "ref", minimum=0.01, maximum=10.0, fresh=0.1),
                 Column("old", "old", minimum=0.01, maximum=10.0, fresh=0.1),
             ),
-            values={"policy": (0.7, 0.2, 0.1), "reference": (0.2, 0.3, 0.5), "old": (0.3, 0.3, 0.4)},
+            values=WORKED_CASE,
             fewest_rows=2,
             most_rows=5,
             bars=Bars(
@@ -138,34 +142,38 @@ kl_estimators = Lab(
         ),
     ),
     presets=(
-        Preset("Loss, fresh samples", {}, "k2 alone has the right gradient, though its value is the one that is off."),
+        Preset(
+            "Loss, fresh samples",
+            _at("loss"),
+            "k2 alone has the right gradient, though its value is the one that is off.",
+        ),
         Preset(
             "Loss, old samples",
-            {"old_share": 1.0},
+            _at("loss", old_share=1.0),
             "Now every mean is off too, and k1 as a loss points uphill: its gradient never looks at the reference.",
         ),
-        Preset("Reward, fresh samples", {"placement": "reward"}, "As a cost in the reward only k1 is right."),
+        Preset("Reward, fresh samples", _at("reward"), "As a cost in the reward only k1 is right."),
         Preset(
             "ρ detached",
-            {"placement": "loss, ρ detached", "old_share": 1.0},
+            _at("loss, ρ detached", old_share=1.0),
             "Reweighted by a constant, the means are right again, and the gradients are those of fresh samples: k2's "
             "is right, k3's is that of the other divergence.",
         ),
         Preset(
             "ρ in the graph",
-            {"placement": "loss, ρ in graph", "old_share": 1.0},
+            _at("loss, ρ in graph", old_share=1.0),
             "The weight is differentiated too: k1 and k3 are right on any samples, in value and in gradient. k2 is "
             "not.",
         ),
         Preset(
             "Near the reference",
-            {"policy": [0.21, 0.3, 0.49]},
+            _at("loss", policy=(0.21, 0.3, 0.49)),
             "Close to the reference the three means and the gradients of k2 and k3 nearly agree; k1's gradient is "
             "still 0.",
         ),
         Preset(
             "At the reference",
-            {"policy": [0.2, 0.3, 0.5], "old_share": 1.0},
+            _at("loss", policy=(0.2, 0.3, 0.5), old_share=1.0),
             "π = ref: every value is 0, and so is every gradient but that of k1 as a loss, which drives π away.",
         ),
     ),
@@ -200,7 +208,6 @@ kl_estimators = Lab(
                 Series("table_k1", "k1", "policy", "text"),
                 Series("table_k2", "k2", "policy", "text"),
                 Series("table_k3", "k3", "policy", "text"),
-                Series("table_now", "now", "policy", "text"),
             ),
             rows=tuple(PLACEMENTS),
             corner="placed in the",

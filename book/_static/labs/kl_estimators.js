@@ -59,7 +59,7 @@
   }
 
   function cellText([equals, cosine], flat) {
-    const shown = { "∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "∇KL(ref‖π)", "0": "zero" }[equals];
+    const shown = { "∇KL(π‖ref)": "✓", "∇KL(ref‖π)": "other\u00a0KL", "0": "zero" }[equals];
     return shown || (flat ? "not 0" : labs.formatValue(cosine, "+.2f"));
   }
 
@@ -111,7 +111,6 @@
       gradient_truth: truth,
       ...perName("gradient_", (name) => here[name].mean),
       ...perName("table_", cellsOf),
-      table_now: Object.keys(PLACEMENTS).map((place) => (place === placement ? "●" : "")),
       exact_names: listed(exact) || "none of the three",
       uphill_names: listed(uphill),
       lowest_cosine: finite.length ? Math.min(...finite) : NaN,
