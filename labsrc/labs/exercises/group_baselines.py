@@ -54,7 +54,7 @@ EXERCISES = {
     "group-1": Number(
         answer=_best_of_group,
         hint="The mean is 1/4. The squared distances from it are 9/16 once and 1/16 three times.",
-        reason="The mean is 1/4 and the population deviation √(3/16), so A = (3/4)/√(3/16) = √3.",
+        reason="The mean is 1/4, the variance 3/16: A = (3/4)/√(3/16) = √3.",
         mistakes=(
             (lambda: _best_of_group(1), "That divides by the sample deviation (G − 1 = 3). The question says G."),
             (lambda: 0.75, "That is the centred reward. Divide it by the deviation."),
@@ -64,7 +64,7 @@ EXERCISES = {
     "group-2": Number(
         answer=lambda: wasted_share(0.2, group_size=4).item(),
         hint="There are two ways to be all equal: all right, or all wrong.",
-        reason="0.2⁴ + 0.8⁴: almost all of it is the second term, four wrong answers.",
+        reason="0.2⁴ + 0.8⁴: nearly all of it is four wrong answers.",
         mistakes=(
             (lambda: 0.2**4, "That is the chance that all are right. All wrong is also a group of equals."),
             (lambda: 0.8**4, "That is the chance that all are wrong. All right is also a group of equals."),
@@ -74,7 +74,7 @@ EXERCISES = {
     "group-3": Number(
         answer=lambda: 5 / 4,
         hint="The expected gradient is (1 − 1/G)·∇J. What undoes that factor?",
-        reason="G/(G − 1) = 5/4, which turns the group mean into the mean of the other four.",
+        reason="G/(G − 1) = 5/4: the group mean becomes the mean of the others.",
         mistakes=(
             (lambda: 4 / 5, "That is the factor that is already there. You want the one that undoes it."),
             (lambda: 5.0, "That would undo a factor of 1/G. The factor is 1 − 1/G."),
@@ -83,8 +83,7 @@ EXERCISES = {
     "group-4": Number(
         answer=_lopsided_coin,
         hint="b* = E[r‖s‖²]/E[‖s‖²]. The score of the second answer is (−0.9, 0.9), of the first (0.1, −0.1).",
-        reason="Only the second answer has a reward, and its score is by far the longer: b* = 0.162/0.18. With that "
-        "baseline both answers give the same vector, and the variance is zero.",
+        reason="0.162/0.18 = 0.9, far from E[r] = 0.1; the variance is then 0.",
         mistakes=(
             (lambda: 0.1, "That is E[r]. The average has to be weighted by the squared length of the score."),
             (lambda: 0.0, "Without a baseline the rare right answer gives a large gradient and all others give none."),
@@ -99,7 +98,7 @@ EXERCISES = {
             "d": "An optimiser's state could add a step, but plain gradient descent has no state.",
         },
         hint="Write down the gradient of each term of the loss on its own.",
-        reason="With all advantages zero, the KL term is alone, and it pulls towards the reference.",
+        reason="With all advantages zero, the KL term is alone.",
     ),
     "group-6": Choice(
         correct="b",
@@ -110,13 +109,12 @@ EXERCISES = {
             "d": "A deviation over the batch is still computed from the samples, and the group mean is in it too.",
         },
         hint="For which of them does the enumeration print ∇J itself, at every G?",
-        reason="The mean of the others does not depend on the sample's own action, so the baseline theorem applies.",
+        reason="The mean of the others does not depend on the answer itself.",
     ),
     "group-7": Number(
         answer=lambda: _weight(0.02) / _weight(0.5),
         hint="Use exact.standardized_objective_weight with group_size=8, and divide the two weights.",
-        reason="Standardising turns each prompt's ∇p into w_G(p)·∇p, and w is largest where the model nearly always "
-        "fails (or nearly always succeeds).",
+        reason="Standardising favours prompts that nearly always fail or succeed.",
         mistakes=(
             (
                 lambda: math.sqrt(0.25 / (0.02 * 0.98)),
@@ -129,6 +127,6 @@ EXERCISES = {
     "group-8": Code(
         trial=_advantages_trial,
         hint="Keep the rewards that are not None. If they are all equal, or fewer than two, return zeros.",
-        reason="A missing reward is no information: it may neither move the group's statistics nor the policy.",
+        reason="A missing reward is no information: it must not move anything.",
     ),
 }
