@@ -230,6 +230,13 @@ def test_runs_side_by_side_are_those_run_alone():
         close(both.losses[index], alone.losses)
 
 
+def test_the_slope_is_that_of_the_last_policy():
+    # At margin h the gradient of each logit is ±β·(σ(βh) − 0.75).
+    run = descend([0.5, 0.5], [[0, 3], [1, 0]], DPO, steps=1, lr=2.0)
+    wins = 1 / (1 + math.exp(-BETA * margin(run.final, [0.5, 0.5])))
+    assert run.slope == pytest.approx(BETA * (0.75 - wins), rel=1e-9)
+
+
 def test_the_exact_gradient_is_there_without_autograd():
     with torch.no_grad():
         run = descend(Q, bradley_terry_pairs(REWARDS), DPO, steps=3, lr=1.0)
