@@ -4,6 +4,7 @@ A lab is a `Lab` declared in a module of its own and imported here, and a script
 book/_static/labs with the twin of its `compute`.
 """
 
+from labsrc.labs.bandit import bandit as bandit
 from labsrc.labs.clip import clip as clip
 from labsrc.labs.dpo import dpo as dpo
 from labsrc.labs.kl_estimators import kl_estimators as kl_estimators

@@ -104,7 +104,9 @@ def _sheet(sheet: Table | Matrix, state: State, result: Mapping[str, Any]) -> st
     heads = [sheet.row, *(sheet.column_name(index) for index in range(len(block)))]
     top = tag("div", {"class": "lab-heads"}, *(tag("span", {}, escape(text)) for text in heads), legend_of(sheet))
     rows = [_row(sheet.row_name(i), [column[i] for column in block], drawn[i]) for i in range(len(block[0]))]
-    foot = tag("div", {"class": "lab-row-buttons lab-room"}, _button(f"Add {sheet.row}"))
+    # A table of a fixed number of rows has no buttons to change it.
+    can_grow = sheet.fewest_rows < sheet.most_rows
+    foot = tag("div", {"class": "lab-row-buttons lab-room"}, _button(f"Add {sheet.row}")) if can_grow else ""
     return tag("div", {"class": f"lab-sheet lab-columns-{len(block)}"}, top, *rows, foot)
 
 

@@ -25,14 +25,20 @@ class Sheet:
         self.heads = classed(widgets.HBox(), "lab-heads")
         self.entries: list[list[Entry]] = []  # by column, then row
         self.bars: list[widgets.HTML] = []
-        self.buttons = [self._button(f"Add {sheet.row}", self._grow), self._button(f"Remove {sheet.row}", self._shrink)]
+        self.buttons: list[widgets.Button] = []
+        # A table of a fixed number of rows has no buttons to change it.
+        if sheet.fewest_rows < sheet.most_rows:
+            self.buttons += [
+                self._button(f"Add {sheet.row}", self._grow),
+                self._button(f"Remove {sheet.row}", self._shrink),
+            ]
         if isinstance(sheet, Matrix):
             self.buttons += [
                 self._button(f"Add {sheet.column}", self._widen),
                 self._button(f"Remove {sheet.column}", self._narrow),
             ]
-        foot = classed(widgets.HBox(self.buttons), "lab-row-buttons")
-        self.box = classed(widgets.VBox([self.heads, self.rows, self.message, foot]), "lab-sheet")
+        foot = [classed(widgets.HBox(self.buttons), "lab-row-buttons")] if self.buttons else []
+        self.box = classed(widgets.VBox([self.heads, self.rows, self.message, *foot]), "lab-sheet")
 
     def show(self, state: State, result: Any) -> None:
         """Bring every cell and bar to the state; rows are made anew where their number changed."""
@@ -64,7 +70,8 @@ class Sheet:
         for name in [name for name in self.box._dom_classes if name.startswith("lab-columns-")]:
             self.box.remove_class(name)
         self.box.add_class(f"lab-columns-{columns}")
-        limits = [rows < sheet.most_rows, rows > sheet.fewest_rows]
+        can_change = sheet.fewest_rows < sheet.most_rows
+        limits = [rows < sheet.most_rows, rows > sheet.fewest_rows] if can_change else []
         if isinstance(sheet, Matrix):
             limits += [columns < sheet.most_columns, columns > sheet.fewest_columns]
         for button, allowed in zip(self.buttons, limits, strict=True):

@@ -17,6 +17,11 @@
     return weights.map((weight) => weight / total);
   }
 
+  const logSoftmax = (values) => {
+    const total = logSumExp(values);
+    return values.map((value) => value - total);
+  };
+
   // kl.kl_divergence: Σ p·log(p/q), with 0·log 0 = 0.
   const klDivergence = (p, q) => sum(p.map((value, a) => (value > 0 ? value * (Math.log(value) - Math.log(q[a])) : 0)));
 
@@ -28,5 +33,28 @@
   // closed_form.optimal_policy: q·exp(r/β)/Z.
   const optimalPolicy = (q, rewards, beta) => softmax(logWeights(q, rewards, beta));
 
-  labs.maths = { sum, dot, logSumExp, softmax, klDivergence, logPartition, optimalPolicy };
+  const mean = (values) => sum(values) / values.length;
+  const isConstant = (values) => values.every((value) => value === values[0]);
+
+  // The standard deviation, over n − ddof.
+  function deviation(values, ddof) {
+    const middle = mean(values);
+    return Math.sqrt(sum(values.map((value) => (value - middle) ** 2)) / (values.length - ddof));
+  }
+
+  // advantages.centered of one group: exactly 0 where all its rewards are equal.
+  function centered(rewards) {
+    const middle = isConstant(rewards) ? rewards[0] : mean(rewards);
+    return rewards.map((reward) => reward - middle);
+  }
+
+  // advantages.standardized of one group; with the deviation of a batch as `scale`, advantages.batch_standardized.
+  function standardized(rewards, stdEps, ddof, scale = deviation(rewards, ddof)) {
+    return centered(rewards).map((value) => (value === 0 ? 0 : value / (scale + stdEps)));
+  }
+
+  labs.maths = {
+    sum, dot, mean, logSumExp, softmax, logSoftmax, klDivergence, logPartition, optimalPolicy,
+    isConstant, deviation, centered, standardized,
+  };
 })();

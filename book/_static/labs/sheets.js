@@ -13,7 +13,8 @@
     const columnName = (index) => (isMatrix ? `${sheet.column} ${index + 1}` : sheet.columns[index].label);
     let entries = [], places = []; // entries by column, then row
 
-    const buttons = [
+    // A table of a fixed number of rows has no buttons to change it.
+    const buttons = sheet.fewest_rows === sheet.most_rows ? [] : [
       button(`Add ${sheet.row}`, grow, (columns) => columns[0].length < sheet.most_rows),
       button(`Remove ${sheet.row}`, shrink, (columns) => columns[0].length > sheet.fewest_rows),
     ];
@@ -24,6 +25,7 @@
         button(`Remove ${sheet.column}`, (columns) => columns.slice(0, -1), (columns) => columns.length > sheet.fewest_columns));
     }
     foot.append(...buttons.map((one) => one.element));
+    if (!buttons.length) foot.remove();
 
     function grow(columns) {
       return columns.map((column, index) => [...column, labs.states.boundsOf(sheet, index).fresh]);
