@@ -421,6 +421,7 @@ def test_gradient_of_the_sequence_kl_adds_what_the_first_token_does_to_the_later
     [
         (lambda: exact.expected_value([0, 1], [0, 1, 2]), r"same actions.*'logits': 2, 'values': 3"),
         (lambda: exact.expected_value(0.5, [1.0]), r"same actions.*'logits': 0, 'values': 1"),
+        (lambda: exact.expected_value(0.5, 1.0), r"same actions.*'logits': 0, 'values': 0"),
         (lambda: exact.expected_value([[0, 1]] * 2, [[0, 1]] * 3), r"logits \(2, 2\), values \(3, 2\)"),
         (lambda: exact.value_gradient([0, math.nan], [0, 1]), "logits must be finite"),
         (lambda: exact.kl_gradient([0, 1], [0, math.inf]), "logits_ref must be finite"),
