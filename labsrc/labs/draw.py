@@ -19,7 +19,9 @@ from labsrc.labs.scales import round_domain, share
 
 
 def draw(panel: Panel, state: Mapping[str, Any], result: Result) -> str:
-    """One panel as HTML."""
+    """One panel as HTML; nothing for bars without a row."""
+    if isinstance(panel, Bars) and not all(result[series.key] for series in panel.series):
+        return ""  # bars of rows that are not there, as of a prompt that the reader has not added
     kinds = {"bars": _bars, "numbers": _numbers, "curves": curves, "stacked": _stacked, "grid": _grid}
     title = tag("p", {"class": "lab-panel-title"}, escape(panel.title)) if getattr(panel, "title", "") else ""
     name = f"lab-panel lab-{panel.type}" + (" lab-wide" if panel.wide else "")

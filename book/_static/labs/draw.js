@@ -6,6 +6,8 @@
   const format = (value, fmt) => labs.formatValue(value, fmt);
 
   function draw(panel, state, result) {
+    // Bars of rows that are not there, as of a prompt that the reader has not added.
+    if (panel.type === "bars" && !panel.series.every((series) => result[series.key].length)) return "";
     const kinds = { bars, numbers, curves: labs.curves, stacked, grid };
     const title = panel.title ? h("p", { class: "lab-panel-title" }, panel.title) : "";
     const name = `lab-panel lab-${panel.type}` + (panel.wide ? " lab-wide" : "");
