@@ -27,6 +27,7 @@ def run(path: Path) -> nbformat.NotebookNode:
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
         store_widget_state=False,
+        coalesce_streams=True,
     )
     client.execute()
     normalise(notebook)

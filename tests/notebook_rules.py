@@ -56,6 +56,7 @@ def output_texts(cell: dict) -> Iterator[tuple[str, str]]:
         if output["output_type"] == "stream":
             yield "stream", text(output["text"])
         for kind, data in output.get("data", {}).items():
+            kind = kind.removeprefix("application/papermill.record/")  # a value glued for use in the prose
             if kind.startswith("text/") or kind == "image/svg+xml":
                 yield kind, text(data)
 
