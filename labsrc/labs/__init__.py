@@ -4,7 +4,9 @@ A lab is a `Lab` declared in a module of its own and imported here, and a script
 book/_static/labs with the twin of its `compute`.
 """
 
+from labsrc.labs.advantages import advantages as advantages
 from labsrc.labs.bandit import bandit as bandit
+from labsrc.labs.baseline_bias import baseline_bias as baseline_bias
 from labsrc.labs.clip import clip as clip
 from labsrc.labs.dpo import dpo as dpo
 from labsrc.labs.kl_estimators import kl_estimators as kl_estimators
