@@ -323,6 +323,21 @@ def test_the_sum_is_normalised_over_the_batch_and_not_by_group():
     close(result, [[-0.5 / scale, 0.5 / scale], [-0.75 / scale, 0.75 / scale]])
 
 
+def test_the_chosen_deviation_is_used_for_the_sources_and_for_their_sum():
+    # Sample deviations √2 and 3√2 of the groups, then that of the four: squares over three.
+    first, second = 1 / (math.sqrt(2) + 1), 3 / (3 * math.sqrt(2) + 1)
+    scale = math.sqrt(2 * (first**2 + second**2) / 3) + 1
+    result = advantages.normalize_then_sum([[[0.0, 2.0], [0.0, 6.0]]], [1.0], std_eps=1.0, ddof=1)
+    close(result, [[-first / scale, first / scale], [-second / scale, second / scale]])
+
+
+def test_a_group_constant_for_one_source_only_still_learns_from_the_other():
+    constant_then_live, live_then_constant = [[3.0, 3.0], [0.0, 1.0]], [[0.0, 1.0], [3.0, 3.0]]
+    result = advantages.normalize_then_sum([constant_then_live, live_then_constant], [1.0, 2.0], std_eps=0.0)
+    # Standardised and weighed: ∓2 from the second source, ∓1 from the first; the variance is 2.5.
+    close(result, [[-2 / math.sqrt(2.5), 2 / math.sqrt(2.5)], [-1 / math.sqrt(2.5), 1 / math.sqrt(2.5)]])
+
+
 def test_one_source_of_weight_one_summed_first_is_the_plain_function():
     table = [FIRST, SECOND]
     close(advantages.sum_then_normalize([table], [1.0], ddof=1), advantages.standardized(table, ddof=1))

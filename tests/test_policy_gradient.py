@@ -476,6 +476,8 @@ def test_a_dual_clip_inside_the_interval_is_refused(bad):
         ON_RATIOS["dual"]([0.0, 0.0], dual_clip=bad)
     with pytest.raises(ValueError, match="dual_clip must be a finite number; got None"):
         ON_RATIOS["dual"]([0.0, 0.0], dual_clip=None)
+    with pytest.raises(ValueError, match="clip_high must be a finite number; got None"):
+        ON_RATIOS["dual"]([0.0, 0.0], clip_high=None)
 
 
 @pytest.mark.parametrize(
