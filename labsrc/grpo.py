@@ -68,7 +68,7 @@ def grpo_loss(
     -2.0
     """
     batch = _prepare(logp, logp_old, logp_ref, advantages, mask, beta, kl_ratio_weighted)
-    per_token = batch.penalized(_clipped(batch, batch.log_ratio, clip_low, clip_high), batch.log_ratio)
+    per_token = _clipped_less_penalty(batch, batch.log_ratio, clip_low, clip_high)
     return -aggregation.mean_of_sequence_means(per_token, batch.mask)
 
 
@@ -89,7 +89,7 @@ def bnpo_loss(
     Arguments: the module's text. Source: the loss TRL 1.16.0 calls bnpo.
     """
     batch = _prepare(logp, logp_old, logp_ref, advantages, mask, beta, kl_ratio_weighted)
-    per_token = batch.penalized(_clipped(batch, batch.log_ratio, clip_low, clip_high), batch.log_ratio)
+    per_token = _clipped_less_penalty(batch, batch.log_ratio, clip_low, clip_high)
     return -aggregation.mean_over_tokens(per_token, batch.mask)
 
 
@@ -112,7 +112,7 @@ def dapo_loss(
     slice of it, whose losses then add up. Source: DAPO arXiv 2503.14476, eq. 8.
     """
     batch = _prepare(logp, logp_old, logp_ref, advantages, mask, beta, kl_ratio_weighted)
-    per_token = batch.penalized(_clipped(batch, batch.log_ratio, clip_low, clip_high), batch.log_ratio)
+    per_token = _clipped_less_penalty(batch, batch.log_ratio, clip_low, clip_high)
     return -aggregation.mean_over_tokens(per_token, batch.mask, token_count=token_count)
 
 
@@ -135,7 +135,7 @@ def dr_grpo_loss(
     pass it `advantages.centered`. Source: arXiv 2503.20783.
     """
     batch = _prepare(logp, logp_old, logp_ref, advantages, mask, beta, kl_ratio_weighted)
-    per_token = batch.penalized(_clipped(batch, batch.log_ratio, clip_low, clip_high), batch.log_ratio)
+    per_token = _clipped_less_penalty(batch, batch.log_ratio, clip_low, clip_high)
     return -aggregation.sum_over_fixed_length(per_token, batch.mask, max_length=max_length)
 
 
@@ -157,8 +157,7 @@ def gspo_loss(
     a mean over hundreds of tokens hardly moves. Source: GSPO arXiv 2507.18071, eq. 5 and 7.
     """
     batch = _prepare(logp, logp_old, logp_ref, advantages, mask, beta, kl_ratio_weighted)
-    log_ratio = batch.sequence_log_ratio
-    per_token = batch.penalized(_clipped(batch, log_ratio, clip_low, clip_high), log_ratio)
+    per_token = _clipped_less_penalty(batch, batch.sequence_log_ratio, clip_low, clip_high)
     return -aggregation.mean_of_sequence_means(per_token, batch.mask)
 
 
@@ -179,8 +178,7 @@ def luspo_loss(
     Arguments: the module's text. Source: the loss TRL 1.16.0 calls luspo, at its sequence level.
     """
     batch = _prepare(logp, logp_old, logp_ref, advantages, mask, beta, kl_ratio_weighted)
-    log_ratio = batch.sequence_log_ratio
-    per_token = batch.penalized(_clipped(batch, log_ratio, clip_low, clip_high), log_ratio)
+    per_token = _clipped_less_penalty(batch, batch.sequence_log_ratio, clip_low, clip_high)
     return -aggregation.mean_of_sequence_sums(per_token, batch.mask)
 
 
@@ -270,8 +268,10 @@ def vespo_loss(
     return -aggregation.mean_over_tokens(per_token, batch.mask, token_count=token_count)
 
 
-def _clipped(batch: _Batch, log_ratio: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    return policy_gradient.clipped_surrogate(log_ratio, batch.advantages, clip_low=clip_low, clip_high=clip_high)
+def _clipped_less_penalty(batch: _Batch, log_ratio: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    """The clipped surrogate less the penalty, both at one ratio: the token's or the sequence's."""
+    surrogate = policy_gradient.clipped_surrogate(log_ratio, batch.advantages, clip_low=clip_low, clip_high=clip_high)
+    return batch.penalized(surrogate, log_ratio)
 
 
 def _prepare(
