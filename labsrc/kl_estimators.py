@@ -98,10 +98,7 @@ def gradient_moments(
     logp, logp_old, logp_ref = (torch.log_softmax(z, -1) for z in (leaf, logits_old, logits_ref))
     terms = placement(estimator, logp, logp_old, logp_ref)
     by_sample = torch.stack([torch.autograd.grad(term, leaf, retain_graph=True)[0] for term in terms])
-    weights = logp_old.exp()
-    mean = weights @ by_sample
-    deviation = by_sample - mean
-    return exact.GradientMoments(mean=mean, covariance=(deviation * weights[:, None]).T @ deviation)
+    return exact.GradientMoments.of(logp_old.exp(), by_sample)
 
 
 @dataclass(frozen=True)
