@@ -31,7 +31,7 @@ html: $(STAMP)
 	$(BIN)/jupyter-book build . --warningiserror --keep-going --nitpick
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --nbval --cov
+	$(BIN)/python -m pytest --nbval --cov -n auto
 
 lab: $(STAMP)
 	$(BIN)/jupyter lab --notebook-dir=notebooks

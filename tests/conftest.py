@@ -20,6 +20,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,9 +45,11 @@ REQUIRE_ALL = "LABSRC_REQUIRE_ALL"
 
 def skipped_reports(config: pytest.Config) -> list[Any]:
     """Reports of the tests that were skipped, where the environment asks for all of them to run."""
-    if os.environ.get(REQUIRE_ALL, "0") in ("", "0"):
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    # A worker of `-n` has no reporter: the process that started it counts the skips of all.
+    if reporter is None or os.environ.get(REQUIRE_ALL, "0") in ("", "0"):
         return []
-    return config.pluginmanager.get_plugin("terminalreporter").stats.get("skipped", [])
+    return reporter.stats.get("skipped", [])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -75,17 +78,23 @@ def build_site(out: Path) -> Path:
     command += ["--warningiserror", "--keep-going", "--nitpick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"the site does not build:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    (out / "done").touch()
     return out / "_build" / "html"
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """The folder of the built site: built afresh, or the one just built that LABSRC_SITE names."""
     if given := os.environ.get("LABSRC_SITE"):
         folder = Path(given).resolve()
         assert (folder / "index.html").is_file(), f"LABSRC_SITE={given} holds no built site"
         return folder
-    return build_site(tmp_path_factory.mktemp("site"))
+    own = tmp_path_factory.getbasetemp()
+    out = (own if worker_id == "master" else own.parent) / "site"
+    # One worker builds; the others wait for it and read what it built.
+    with FileLock(f"{out}.lock"):
+        built = out / "_build" / "html"
+        return built if (out / "done").exists() else build_site(out)
 
 
 @pytest.fixture(scope="session")

@@ -20,16 +20,17 @@ def test_that_may_not_run():
 """
 
 
-def run_suite(folder: Path, *, skip: bool, require_all: str) -> subprocess.CompletedProcess:
+def run_suite(folder: Path, *options: str, skip: bool, require_all: str) -> subprocess.CompletedProcess:
     shutil.copy(Path(__file__).with_name("conftest.py"), folder)
     (folder / "test_it.py").write_text(SUITE.replace("SKIP", str(skip)))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, str(folder)]
     environment = {**os.environ, "LABSRC_REQUIRE_ALL": require_all}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(("skip", "require_all", "status"), [(True, "1", 1), (True, "0", 0), (False, "1", 0)], ids=str)
-def test_a_skip_fails_the_run_only_where_all_are_required(tmp_path, skip, require_all, status):
-    done = run_suite(tmp_path, skip=skip, require_all=require_all)
+def test_a_skip_fails_the_run_only_where_all_are_required(tmp_path, skip, require_all, status, workers):
+    done = run_suite(tmp_path, "-n", workers, skip=skip, require_all=require_all)
     assert done.returncode == status, done.stdout
     assert ("test_that_may_not_run: Skipped: nothing to see" in done.stdout) == (status == 1)
