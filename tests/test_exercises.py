@@ -48,6 +48,36 @@ def test_a_number_that_is_off_is_wrong_and_a_known_slip_gets_its_own_message(key
         assert message in verdict.message
 
 
+@pytest.mark.parametrize(
+    ("target", "answer"),
+    [
+        (0.43751, 0.44),
+        (0.43751, 0.43),
+        (0.43751, 0.4),
+        (-0.43751, -0.44),
+        (-0.43751, -0.43),
+        (243.0, 240),
+        (1.732, 1.7),
+    ],
+)
+def test_the_right_number_with_too_few_digits_is_told_so(target, answer):
+    verdict = Number(answer=lambda: target, hint="Think.", reason="So it is.").judge(answer)
+    assert verdict.state == "wrong"
+    assert "digits" in verdict.message
+
+
+@pytest.mark.parametrize("answer", [0.45, 0.4421, 0.5, 0.0, 1.0, 4.375, -0.44, 0.4394, 0.429])
+def test_another_number_near_it_gets_the_hint(answer):
+    verdict = Number(answer=lambda: 0.43751, hint="Think.", reason="So it is.").judge(answer)
+    assert "digits" not in verdict.message
+    assert "Think." in verdict.message
+
+
+def test_a_slip_keeps_its_own_message_where_it_is_also_the_answer_cut_short():
+    exercise = Number(answer=lambda: 0.43751, hint="", reason="", mistakes=((lambda: 0.43, "Too low."),))
+    assert "Too low." in exercise.judge(0.43).message
+
+
 @pytest.mark.parametrize("key", [key for key, exercise in ALL.items() if isinstance(exercise, Choice)])
 def test_one_option_is_right_and_every_other_says_why_it_is_not(key):
     exercise = ALL[key]

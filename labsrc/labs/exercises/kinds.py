@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -48,7 +49,8 @@ class Number(Exercise):
     """An exercise answered by one number.
 
     answer: computes the right number. tolerance: relative, so that an answer rounded to four digits passes. mistakes:
-    what to say for a number that a known slip leads to, as (computes the slip's number, the message).
+    what to say for a number that a known slip leads to, as (computes the slip's number, the message). A number that is
+    the right one with too few digits is told so.
     """
 
     answer: Callable[[], float]
@@ -56,7 +58,7 @@ class Number(Exercise):
     mistakes: tuple[tuple[Callable[[], float], str], ...] = ()
 
     def judge(self, answer: Any) -> Verdict:
-        """Right within the tolerance; else the message of the slip that leads to this number, or the hint."""
+        """Right within the tolerance; else the message of a slip or of missing digits, where they explain it; or the hint."""
         value = _as_float(answer)
         if value is None:
             return self.wrong(f"The answer is one finite number; this is {str(answer)[:60]}.")
@@ -65,6 +67,8 @@ class Number(Exercise):
         for slip, message in self.mistakes:
             if self._close(value, slip()):
                 return self.wrong(f"Not yet. {message}")
+        if _is_shortened(value, self.answer()):
+            return self.wrong(f"Close: {value:g} has too few digits. Give more, four are enough.")
         return self.wrong(f"Not yet: {value:.6g} is not it. Hint: {self.hint}")
 
     def _close(self, value: float, target: float) -> bool:
@@ -79,6 +83,14 @@ def _as_float(answer: Any) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # an int past the largest float
         return None
+
+
+def _is_shortened(value: float, target: float) -> bool:
+    """True if value is target rounded, or cut off, after fewer digits; a tenth off or more, it is another number."""
+    unit = 10.0 ** Decimal(repr(value)).normalize().as_tuple().exponent  # of the last digit written
+    gap = abs(value - target)
+    cut_off = gap < unit and abs(value) < abs(target)
+    return (gap <= unit / 2 or cut_off) and gap < 0.1 * abs(target)
 
 
 @dataclass(frozen=True, kw_only=True)
