@@ -96,7 +96,7 @@ EXERCISES = {
             "a": "The loss sees the margin only. A chosen answer that falls breaks none of its rules.",
             "b": "",
             "c": "The loss allows this at any step size: compare the two policies of the counter-example.",
-            "d": "The reference is frozen. If it moved with the policy, the loss would stay at ln 2.",
+            "d": "The loss fell, so the margin h grew, and the weight σ(−β·h) falls as h grows.",
         },
         hint="Write h as a difference of two log-ratios. One of them has fallen, and the difference has grown.",
         reason="h = [log π/π_ref of the chosen] − [the same of the rejected]. The first fell and h grew, so the second "
