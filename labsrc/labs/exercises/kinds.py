@@ -58,7 +58,7 @@ class Number(Exercise):
     mistakes: tuple[tuple[Callable[[], float], str], ...] = ()
 
     def judge(self, answer: Any) -> Verdict:
-        """Right within the tolerance; else the message of a slip or of missing digits, where they explain it; or the hint."""
+        """Right within the tolerance; else what explains the number, a slip or missing digits; or the hint."""
         value = _as_float(answer)
         if value is None:
             return self.wrong(f"The answer is one finite number; this is {str(answer)[:60]}.")
