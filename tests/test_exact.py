@@ -4,6 +4,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from finite_differences import ERROR, assert_gradient, central_gradient
@@ -270,6 +271,30 @@ def test_weight_is_the_expected_group_deviation_over_the_variance(p, group_size)
     chances = [math.comb(group_size, s) * p**s * (1 - p) ** (group_size - s) for s in range(group_size + 1)]
     deviation = sum(float(c) * math.sqrt(s * (group_size - s)) / group_size for s, c in enumerate(chances))
     close(exact.standardized_objective_weight(float(p), group_size=group_size), deviation / float(p * (1 - p)))
+
+
+def test_standardising_can_turn_the_gradient_until_it_points_downhill():
+    # The great answer is in 3 groups of 100; in the others 0 against 1 counts as much as 1 against 100.
+    logits, rewards = [math.log(p) for p in (0.09, 0.01, 0.9)], [0.0, 100.0, 1.0]
+    step = exact.group_gradient(logits, rewards, standardized_without_eps(0), group_size=3)
+    uphill = exact.value_gradient(logits, rewards)
+    # An enumeration in plain NumPy gave -0.24507536.
+    assert torch.cosine_similarity(step, uphill, dim=0).item() == pytest.approx(-0.24507536, abs=1e-8)
+    assert step[2] > 0 > uphill[2]
+
+
+def test_the_standardised_step_of_0_1_rewards_is_the_gradient_of_the_integral_of_the_weight():
+    # For groups of four w_G is a polynomial in p of degree 3 at most, so ten Gauss nodes integrate it exactly.
+    nodes, lengths = (torch.from_numpy(x) for x in np.polynomial.legendre.leggauss(10))
+    rewards = [0.0, 1.0, 1.0]
+
+    def hill(logits):
+        p = exact.expected_value(logits, rewards)
+        return p / 2 * (lengths @ exact.standardized_objective_weight(p / 2 * (nodes + 1), group_size=4))
+
+    for logits in random(5, 3):
+        step = exact.group_gradient(logits, rewards, standardized_without_eps(0), group_size=4)
+        assert_slope(step, hill, logits)
 
 
 @pytest.mark.parametrize("ddof", [0, 1])
