@@ -60,6 +60,9 @@ def _holds_tensors(value: Any) -> bool:
 def finite(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
     """`value` as a float tensor whose entries (those with `where` True, if given) are all finite."""
     tensor = float_tensor(name, value)
+    # No NaN and no infinity ever leaves a sum, so a finite one settles it; a sum that overflows settles nothing.
+    if math.isfinite(tensor.detach().sum().item()):
+        return tensor
     bad = ~torch.isfinite(tensor.detach())
     if where is not None:
         bad = bad & where
@@ -71,7 +74,12 @@ def finite(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
 
 def exponent(name: str, value: Any, *, where: Tensor | None = None) -> Tensor:
     """`value` as a finite float tensor whose exponential does not overflow its dtype (an error, never a clamp)."""
-    tensor = finite(name, value, where=where)
+    tensor = float_tensor(name, value)
+    smallest, largest = (bound.item() for bound in tensor.detach().aminmax())
+    # A NaN would be both of them, and fail both comparisons.
+    if -math.inf < smallest and largest < math.log(torch.finfo(tensor.dtype).max) - 1:
+        return tensor
+    tensor = finite(name, tensor, where=where)
     # Not a comparison with log(max): rounded to float32 that bound lies above the last argument that fits.
     too_large = tensor.detach().exp().isinf()
     if where is not None:
@@ -106,6 +114,8 @@ def same_shape(**tensors: Tensor) -> None:
 
 def broadcastable(**tensors: Tensor) -> None:
     """All the named tensors can be broadcast against each other."""
+    if len({tensor.shape for tensor in tensors.values()}) == 1:
+        return  # torch.broadcast_shapes takes its time
     try:
         torch.broadcast_shapes(*(tensor.shape for tensor in tensors.values()))
     except RuntimeError as error:

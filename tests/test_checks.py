@@ -145,6 +145,23 @@ def test_finite_looks_only_where_it_is_told_to():
         checks.finite("x", [math.nan, math.nan], where=where)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_finite_numbers_whose_sum_overflows_are_finite(dtype):
+    largest = torch.finfo(dtype).max
+    for value in ([largest, largest], [-largest, -largest], [largest] * 3 + [-largest]):
+        tensor = torch.tensor(value, dtype=dtype)
+        assert checks.finite("x", tensor) is tensor
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_opposite_infinities_and_large_numbers_do_not_hide_each_other(bad):
+    for row in ([bad, -bad], [bad, -1.7e308, -1.7e308], [1.7e308, 1.7e308, bad]):
+        with refused("x must be finite"):
+            checks.finite("x", row)
+        with refused("x must be finite"):
+            checks.exponent("x", [min(entry, 0.0) if math.isfinite(entry) else entry for entry in row])
+
+
 def largest_exponent(dtype: torch.dtype) -> torch.Tensor:
     """The last number of this dtype whose exponential is finite, found by walking from one to the next."""
     here = torch.tensor(math.log(torch.finfo(dtype).max), dtype=dtype)

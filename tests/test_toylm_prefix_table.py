@@ -39,6 +39,26 @@ def test_looking_up_is_the_same_as_reading(task, temperature):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_the_table_of_several_policies_is_each_ones_table(task):
+    policies = [start.fresh_model(toylm.ModelSettings(seed=seed), task) for seed in (0, 1, 2)]
+    prompts, count = len(task.prompt_tokens), 12
+    uniforms = sampling.uniform_table(
+        len(policies) * prompts * count, task.max_new_tokens, generator=torch.Generator().manual_seed(3)
+    ).view(len(policies), prompts * count, -1)
+
+    def together(tokens, *_):
+        return torch.stack([policy(part)[0] for policy, part in zip(policies, tokens, strict=True)]), None
+
+    table = PrefixTable(together, task, temperature=0.7, runs=(len(policies),))
+    drawn = table.sample(uniforms)
+    for index, policy in enumerate(policies):
+        alone = PrefixTable(policy, task, temperature=0.7).sample(uniforms[index])
+        for name in ("tokens", "mask", "logp", "entropy"):
+            assert torch.equal(getattr(drawn, name)[index], getattr(alone, name))
+    assert torch.equal(table.logp(drawn.tokens), drawn.logp)
+
+
 @pytest.mark.parametrize("kind", [toylm.GrpoSettings, toylm.PpoSettings])
 def test_a_run_that_looks_up_is_the_run_that_reads(kind, monkeypatch):
     settings = kind(lr=0.3)

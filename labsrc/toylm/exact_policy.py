@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from labsrc import closed_form, exact, kl, masking
 from labsrc.toylm import sampling
+from labsrc.toylm.prefix_table import PrefixTable
 from labsrc.toylm.sampling import Forward
 from labsrc.toylm.tasks import Task
 
@@ -58,22 +59,16 @@ def policy_table(policy: Forward, task: Task, *, temperature: float = 1.0) -> Te
 
     The gradient flows into the policy. Raises ValueError as `all_completions` does.
     """
-    return _table(policy, task, task.prompt_tokens, temperature)
+    all_completions(task)  # refuses a task whose prefixes would not fit into memory
+    return table_from_prefixes(PrefixTable(policy, task, temperature=temperature), task)
 
 
-def policy_tables(policies: Forward, task: Task, *, runs: int, temperature: float = 1.0) -> Tensor:
-    """`policy_table` of R policies called as one, (R, B, L) ids → (R, B, L, V) logits: (R, N, C)."""
-    prompts = task.prompt_tokens
-    return _table(policies, task, prompts.expand(runs, *prompts.shape), temperature)
-
-
-def _table(policy: Forward, task: Task, prompts: Tensor, temperature: float) -> Tensor:
+def table_from_prefixes(prefixes: PrefixTable, task: Task) -> Tensor:
+    """`policy_table` from next-token distributions at hand, of one policy or of several: (…, N, C)."""
     completions = all_completions(task)
-    *runs, count, _ = prompts.shape
-    tokens = completions.tokens.repeat(count, 1).expand(*runs, -1, -1)
-    logp = sampling.completion_logp(policy, prompts, tokens, temperature=temperature)
-    seq_logp = masking.sum_over_tokens(logp, completions.mask.repeat(count, 1).expand_as(logp))
-    return seq_logp.view(*runs, count, -1)
+    logp = prefixes.logp(completions.tokens.repeat(prefixes.prompts, 1))
+    seq_logp = masking.sum_over_tokens(logp, completions.mask.repeat(prefixes.prompts, 1))
+    return seq_logp.view(*prefixes.runs, -1, len(completions.tokens))
 
 
 def reward_table(task: Task) -> Tensor:

@@ -38,24 +38,24 @@ class Block(nn.Module):
         self.up = nn.Linear(width, 4 * width, dtype=dtype)
         self.down = nn.Linear(4 * width, width, dtype=dtype)
 
-    def forward(self, hidden: Tensor, future: Tensor, cache: BlockCache | None) -> tuple[Tensor, BlockCache]:
-        """(B, L, width) → (B, L, width), and this block's cache with the new positions added.
+    def forward(self, hidden: Tensor, bias: Tensor, cache: BlockCache | None) -> tuple[Tensor, BlockCache]:
+        """(B·L, width) → (B·L, width), and this block's cache with the new positions added.
 
-        future: (L, positions so far), True where a key stands after the query and must not be seen.
+        The positions of all sequences are one list: only attention asks which belong together. bias: (L, positions so
+        far), added to the attention scores: −∞ where a key stands after the query and must not be seen, else 0.
         """
-        mixed, cache = self._attend(normalized(hidden), future, cache)
+        mixed, cache = self._attend(self.query_key_value(normalized(hidden)), bias, cache)
         hidden = hidden + self.attention_out(mixed)
         return hidden + self.down(functional.relu(self.up(normalized(hidden)))), cache
 
-    def _attend(self, hidden: Tensor, future: Tensor, cache: BlockCache | None) -> tuple[Tensor, BlockCache]:
-        batch, length, width = hidden.shape
-        projected = self.query_key_value(hidden).view(batch, length, 3, self.heads, width // self.heads)
-        query, key, value = projected.permute(2, 0, 3, 1, 4)  # each (B, heads, L, width/heads)
+    def _attend(self, projected: Tensor, bias: Tensor, cache: BlockCache | None) -> tuple[Tensor, BlockCache]:
+        length, width = bias.shape[0], projected.shape[-1] // 3
+        split = projected.view(-1, length, 3, self.heads, width // self.heads)
+        query, key, value = split.permute(2, 0, 3, 1, 4).unbind()  # each (B, heads, L, width/heads)
         if cache is not None:
             key, value = torch.cat([cache[0], key], -2), torch.cat([cache[1], value], -2)
-        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # (B, heads, L, positions so far)
-        mixed = scores.masked_fill(future, -torch.inf).softmax(-1) @ value
-        return mixed.transpose(1, 2).reshape(batch, length, width), (key, value)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return mixed.transpose(1, 2).reshape(-1, width), (key, value)
 
 
 class Decoder(nn.Module):
@@ -86,7 +86,8 @@ class Decoder(nn.Module):
         self.positions = nn.Embedding(context, width, dtype=kind)
         self.blocks = nn.ModuleList(Block(width, heads, kind) for _ in range(layers))
         self.head = nn.Linear(width, vocabulary if outputs is None else outputs, bias=False, dtype=kind)
-        self.register_buffer("future", torch.ones(context, context, dtype=torch.bool).triu(1), persistent=False)
+        bias = torch.full((context, context), -torch.inf, dtype=kind).triu(1)
+        self.register_buffer("bias", bias, persistent=False)
         self._draw_weights(generator)
 
     @torch.no_grad()
@@ -108,13 +109,13 @@ class Decoder(nn.Module):
         """
         start = 0 if cache is None else cache[0][0].shape[-2]
         end = start + tokens.shape[-1]
-        hidden = self.tokens(tokens) + self.positions.weight[start:end]
-        future = self.future[start:end, :end]
+        hidden = (self.tokens(tokens) + self.positions.weight[start:end]).flatten(0, 1)
+        bias = self.bias[start:end, :end]
         new_cache = []
         for index, block in enumerate(self.blocks):
-            hidden, block_cache = block(hidden, future, None if cache is None else cache[index])
+            hidden, block_cache = block(hidden, bias, None if cache is None else cache[index])
             new_cache.append(block_cache)
-        return self.head(normalized(hidden)), new_cache
+        return self.head(normalized(hidden)).view(*tokens.shape, -1), new_cache
 
 
 def check_shape(width: int, heads: int, layers: int, dtype: str) -> None:

@@ -7,6 +7,7 @@ sampling and log-probabilities are look-ups, however many completions there are.
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 from torch import Tensor
@@ -20,14 +21,21 @@ FEW_ROWS = 16
 
 
 class PrefixTable:
-    """log π(· | x, y_<t) for every prefix of every prompt: (N, V^(T−1), T, V), in nats, with its gradient."""
+    """log π(· | x, y_<t) for every prefix of every prompt, in nats, with its gradient.
 
-    def __init__(self, forward: Forward, task: Task, *, temperature: float) -> None:
-        self.vocabulary, self.length, self.eos_token = task.vocabulary, task.max_new_tokens, task.eos_token
+    A *state* is a prompt, a prefix and a position; the states of one prompt stand together, and the prompts of several
+    policies (runs, the leading axes of what `forward` is given) one policy after another. All states are one long axis.
+    """
+
+    def __init__(self, forward: Forward, task: Task, *, temperature: float, runs: tuple[int, ...] = ()) -> None:
+        self.length, self.eos_token = task.max_new_tokens, task.eos_token
         prompts = task.prompt_tokens
-        reads, self.places = _prefixes(self.vocabulary, self.length, len(prompts))
-        log_probs = sampling.completion_log_probs(forward, prompts, reads, temperature=temperature)
-        self.log_probs = log_probs.view(len(prompts), -1, self.length, self.vocabulary)
+        reads, self.places = _prefixes(task.vocabulary, self.length, len(prompts))
+        self.runs, self.prompts = runs, math.prod(runs) * len(prompts)
+        log_probs = sampling.completion_log_probs(
+            forward, prompts.expand(*runs, -1, -1), reads.expand(*runs, -1, -1), temperature=temperature
+        )
+        self.log_probs = log_probs.flatten(0, -2)  # (states, V)
 
     @staticmethod
     def pays(task: Task, group_size: int) -> bool:
@@ -36,39 +44,48 @@ class PrefixTable:
 
     @torch.no_grad()
     def sample(self, uniforms: Tensor) -> Completions:
-        """As `sampling.sample`, with all prompts of the task in order: (N·G, T) uniforms."""
+        """As `sampling.sample`, with all prompts of the task in order: (…, N·G, T) uniforms."""
         table = self.log_probs.detach()
         probabilities = table.exp()
-        entropies = -(probabilities * table).sum(-1)  # (N, rows, T)
-        prompt = self._prompt(len(uniforms))
-        row = torch.zeros(len(uniforms), dtype=torch.long)
-        finished, columns = torch.zeros(len(uniforms), dtype=torch.bool), []
+        columns: list[Tensor] = []
+        state, finished = self._first_state(uniforms), torch.zeros(uniforms.shape[:-1], dtype=torch.bool)
         for step in range(self.length):
-            token = sampling.inverse_cdf(probabilities[prompt, row, step], uniforms[:, step])
+            token = sampling.inverse_cdf(probabilities[state], uniforms[..., step])
             if self.eos_token is not None:
                 token = torch.where(finished, self.eos_token, token)
                 finished = finished | (token == self.eos_token)
             columns.append(token)
-            row = row + token * self.places[step]
+            state = state + token * self.places[step] + 1
         tokens = torch.stack(columns, -1)
-        mask = sampling.valid_tokens(tokens, self.eos_token)
-        return Completions(tokens, mask, self.logp(tokens), entropies[prompt, row])
+        entropy = -(probabilities * table).sum(-1)[self._states(tokens)]
+        return Completions(tokens, sampling.valid_tokens(tokens, self.eos_token), self.logp(tokens), entropy)
 
     def logp(self, tokens: Tensor) -> Tensor:
-        """As `sampling.completion_logp`, with all prompts of the task in order: (N·G, T) ids → (N·G, T), in nats."""
-        row = (tokens * self.places).sum(-1)
-        distributions = self.log_probs[self._prompt(len(tokens)), row]
-        return distributions.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+        """As `sampling.completion_logp`, with all prompts of the task in order: (…, N·G, T) ids → that shape, nats."""
+        return self.log_probs.take(self._states(tokens) * self.log_probs.shape[-1] + tokens)
 
-    def _prompt(self, completions: int) -> Tensor:
-        prompts = len(self.log_probs)
-        return torch.arange(prompts).repeat_interleave(completions // prompts)
+    def _states(self, tokens: Tensor) -> Tensor:
+        """The state each token was chosen in."""
+        # Prefixes that agree up to a position have the same distribution there, so one prefix serves all positions.
+        prefix = self._first_state(tokens) + (tokens * self.places).sum(-1)
+        return prefix.unsqueeze(-1) + torch.arange(self.length)
+
+    def _first_state(self, completions: Tensor) -> Tensor:
+        """The state before the first token, for (…, N·G, T) completions."""
+        shape = completions.shape[:-1]
+        return _first_states(self.prompts, len(self.log_probs), shape.numel()).view(shape)
 
 
 @functools.lru_cache(maxsize=16)
 def _prefixes(vocabulary: int, length: int, prompts: int) -> tuple[Tensor, Tensor]:
-    """Every prefix once for each prompt, with a last token that is never read, and each position's place value."""
+    """Every prefix once for each prompt, with a last token that is never read, and by how many states a token moves."""
     # The digits of 0 … V^(T−1) − 1 in base V are the prefixes.
     places = vocabulary ** torch.arange(length - 1, -1, -1)
     reads = torch.arange(vocabulary ** (length - 1))[:, None] * vocabulary // places % vocabulary
-    return reads.repeat(prompts, 1), torch.cat([places[1:], places.new_zeros(1)])
+    return reads.repeat(prompts, 1), length * torch.cat([places[1:], places.new_zeros(1)])
+
+
+@functools.lru_cache(maxsize=16)
+def _first_states(prompts: int, states: int, completions: int) -> Tensor:
+    """Where the states of each completion's prompt begin: (completions,)."""
+    return torch.arange(0, states, states // prompts).repeat_interleave(completions // prompts)

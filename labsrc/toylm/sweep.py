@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labsrc import advantages, exact, kl
 from labsrc.toylm import exact_policy, records, sampling, start
 from labsrc.toylm.model import Decoder
+from labsrc.toylm.prefix_table import PrefixTable
 from labsrc.toylm.rollout import choose_prompts
 from labsrc.toylm.settings import GrpoSettings
 
@@ -101,7 +103,9 @@ class _Stack:
         skeleton = models[0]
 
         def one(parameters: Mapping[str, Tensor], tokens: Tensor, *cache: Any) -> tuple[Tensor, Any]:
-            return functional_call(skeleton, dict(parameters), (tokens, *cache))
+            # The plain formula: the fused kernels of attention cannot be stacked.
+            with sdpa_kernel(SDPBackend.MATH):
+                return functional_call(skeleton, dict(parameters), (tokens, *cache))
 
         self.many = vmap(one)
 
@@ -130,18 +134,21 @@ class _Batch:
             apart=lambda run: run.loss_name not in _SEPARABLE,
         )
         self.curves: dict[str, list[Tensor]] = {name: [] for name in CURVES}
-        self.reference_table = self._table(self.reference) if exact_policy.is_enumerable(self.task) else None
+        self.enumerable = exact_policy.is_enumerable(self.task)
+        every_prompt = self.shared.prompts_per_step == len(self.task.prompt_tokens)
+        self.tabled = every_prompt and PrefixTable.pays(self.task, self.shared.group_size)
+        # Of the policies as they are now: what is read for the exact curves serves the step that follows.
+        self.table = self._new_table(self.policy)
+        self.reference_table = self._new_table(self.reference)
         self._look()
 
     def step(self) -> None:
         """One step of every run."""
         shared = self.shared
         prompts, uniforms = self._draw()
+        drawn = self._sample(prompts, uniforms)
         with torch.no_grad():
-            drawn = sampling.sample(
-                self.policy, prompts, uniforms, eos_token=self.task.eos_token, temperature=shared.temperature
-            )
-            logp_ref = self._logp(self.reference, prompts, drawn.tokens)
+            logp_ref = self._logp(self.reference, self.reference_table, prompts, drawn.tokens)
         beside = sampling.repeat_prompts(prompts, shared.group_size)
         flat = [values.flatten(0, 1) for values in (beside, drawn.tokens, drawn.mask)]
         rewards = self.task.rewards(*flat).view(len(self.runs), shared.prompts_per_step, shared.group_size)
@@ -150,9 +157,10 @@ class _Batch:
             weights[rows] = self._advantages(self.runs[rows[0]], rewards[rows])
         logp_old = None
         for _ in range(shared.inner_updates):
-            logp = self._logp(self.policy, prompts, drawn.tokens)
+            logp = self._logp(self.policy, self.table, prompts, drawn.tokens)
             logp_old = logp.detach() if logp_old is None else logp_old
             self._update(logp, logp_old, logp_ref, weights.flatten(1), drawn.mask)
+            self.table = self._new_table(self.policy)
         self.curves["reward_mean"].append(rewards.mean((1, 2)))
         self.curves["zero_variance_share"].append(advantages.is_constant_group(rewards).double().mean(1))
         self._look()
@@ -167,7 +175,21 @@ class _Batch:
             uniforms.append(sampling.uniform_table(rows, self.task.max_new_tokens, generator=generator))
         return torch.stack(prompts), torch.stack(uniforms)
 
-    def _logp(self, models: _Stack, prompts: Tensor, completions: Tensor) -> Tensor:
+    def _new_table(self, models: _Stack) -> PrefixTable | None:
+        """Every next-token distribution of every run, where looking up is faster than reading completions."""
+        if not self.tabled:
+            return None
+        return PrefixTable(models, self.task, temperature=self.shared.temperature, runs=(len(self.runs),))
+
+    def _sample(self, prompts: Tensor, uniforms: Tensor) -> sampling.Completions:
+        if self.table is not None:
+            return self.table.sample(uniforms)
+        eos_token, temperature = self.task.eos_token, self.shared.temperature
+        return sampling.sample(self.policy, prompts, uniforms, eos_token=eos_token, temperature=temperature)
+
+    def _logp(self, models: _Stack, table: PrefixTable | None, prompts: Tensor, completions: Tensor) -> Tensor:
+        if table is not None:
+            return table.logp(completions)
         return sampling.completion_logp(models, prompts, completions, temperature=self.shared.temperature)
 
     @staticmethod
@@ -189,20 +211,23 @@ class _Batch:
         slopes = torch.autograd.grad(total, list(parameters.values()))
         with torch.no_grad():
             for weight, slope in zip(parameters.values(), slopes, strict=True):
-                weight -= self.rates.to(weight.dtype).view(-1, *[1] * (weight.dim() - 1)) * slope
+                rates = self.rates.to(weight.dtype).view(-1, *[1] * (weight.dim() - 1))
+                weight.addcmul_(rates, slope, value=-1)  # a product of its own would be as large as the weights
 
     @torch.no_grad()
     def _look(self) -> None:
-        if self.reference_table is None:
+        if not self.enumerable:
             return
-        table = self._table(self.policy)
+        policies, references = self._whole(self.policy, self.table), self._whole(self.reference, self.reference_table)
         rewards = exact_policy.reward_table(self.task)
-        self.curves["expected_reward"].append(exact.expected_value(table, rewards).mean(1))
-        self.curves["sequence_kl"].append(kl.kl_divergence(table.exp(), self.reference_table.exp()).mean(1))
+        self.curves["expected_reward"].append(exact.expected_value(policies, rewards).mean(1))
+        self.curves["sequence_kl"].append(kl.kl_divergence(policies.exp(), references.exp()).mean(1))
 
-    @torch.no_grad()
-    def _table(self, models: _Stack) -> Tensor:
-        return exact_policy.policy_tables(models, self.task, runs=len(self.runs))
+    def _whole(self, models: _Stack, table: PrefixTable | None) -> Tensor:
+        """Every completion's log-probability, (R, N, C), at temperature 1."""
+        if table is None or self.shared.temperature != 1:
+            table = PrefixTable(models, self.task, temperature=1.0, runs=(len(self.runs),))
+        return exact_policy.table_from_prefixes(table, self.task)
 
 
 def _rows_by(runs: Sequence[GrpoSettings], key: Any, *, apart: Any = lambda run: False) -> list[list[int]]:
