@@ -69,11 +69,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Search:
-    """What `search_runs` found: the runs with the lowest and the highest final ratio, and how many left [1 ± clip]."""
+    """What `search_runs` found: the runs with the lowest and the highest final ratio, and counts of runs.
+
+    left: ended outside [1 − clip, 1 + clip]. moving: after the last step some action still has its incentive.
+    restless: can never rest, since good answers of total probability g would have to reach (1 + clip)·g ≥ 1.
+    """
 
     lowest: Run
     highest: Run
     left: int
+    moving: int
+    restless: int
     tried: int
 
 
@@ -93,8 +99,8 @@ def search_runs(*, actions: int = 3, parts: int = 10, steps: int = 500, lr: floa
     pairs = list(itertools.product(shares, tables))
     policies = torch.tensor([share for share, _ in pairs], dtype=torch.float64) / parts
     rewards = torch.tensor([table for _, table in pairs], dtype=torch.float64)
-    baseline = (policies * rewards).sum(-1, keepdim=True)
-    ratios = ascend(policies, rewards - baseline, steps=steps, lr=lr, clip_low=clip, clip_high=clip)
+    good = (policies * rewards).sum(-1, keepdim=True)  # the probability of a good answer, and the mean reward
+    ratios = ascend(policies, rewards - good, steps=steps, lr=lr, clip_low=clip, clip_high=clip)
     final = ratios[:, -1]
     lows = [round(low, 6) for low in final.amin(-1).tolist()]
     highs = [round(high, 6) for high in final.amax(-1).tolist()]
@@ -102,8 +108,17 @@ def search_runs(*, actions: int = 3, parts: int = 10, steps: int = 500, lr: floa
     def run(index: int) -> Run:
         return Run(policies[index].tolist(), rewards[index].tolist(), ratios[index])
 
-    left = ((final < 1 - clip - 0.01) | (final > 1 + clip + 0.01)).any(-1).sum().item()
-    return Search(lowest=run(lows.index(min(lows))), highest=run(highs.index(max(highs))), left=left, tried=len(pairs))
+    left = (final < 1 - clip - 0.01) | (final > 1 + clip + 0.01)
+    moving = torch.where(rewards > 0, final < 1 + clip, final > 1 - clip)
+    restless = (1 + clip) * good > 1 - 1e-9  # a g of exactly 1/(1 + clip) would leave the bad ones nothing
+    return Search(
+        lowest=run(lows.index(min(lows))),
+        highest=run(highs.index(max(highs))),
+        left=left.any(-1).sum().item(),
+        moving=moving.any(-1).sum().item(),
+        restless=restless.sum().item(),
+        tried=len(pairs),
+    )
 
 
 @dataclass(frozen=True)

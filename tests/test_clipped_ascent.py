@@ -122,6 +122,8 @@ def test_the_search_finds_what_the_proof_says_and_every_run_leaves_the_interval(
     # Partitions of 10 into 3: 8; tables of three 0/1 rewards that are not all equal: 6.
     assert found.tried == 8 * 6
     assert found.left == found.tried
+    # One bad answer of a tenth: (8, 1, 1) twice, (7, 2, 1), (6, 3, 1) and (5, 4, 1). One more run is only slow.
+    assert (found.restless, found.moving) == (5, 6)
     for run, ratio in (
         (found.lowest, min(found.lowest.final_ratios)),
         (found.highest, max(found.highest.final_ratios)),
@@ -134,6 +136,23 @@ def test_the_search_finds_what_the_proof_says_and_every_run_leaves_the_interval(
     # One good answer of a tenth: the bad ones stop at 0.8·0.9, and the rest, 0.28, is its own.
     assert found.highest.rewards == [0.0, 0.0, 1.0]
     assert max(found.highest.final_ratios) == pytest.approx(2.8, abs=0.02)
+
+
+def test_with_wider_radii_more_runs_can_never_rest():
+    # (1 + clip)·g reaches 1 for no g up to 0.9; for g = 0.9 (5 runs); for 0.8 too (6 more); for 0.7 too (5 more).
+    for clip, restless in ((0.05, 0), (0.2, 5), (0.25, 11), (0.5, 16)):
+        found = clipped_ascent.search_runs(steps=1, clip=clip)
+        assert found.restless == restless
+        assert found.moving == found.tried  # one short step takes nobody to an edge
+
+
+@pytest.mark.parametrize(("good", "rest"), [(0.25, (1.3, 0.9)), (0.4, (1.3, 0.8)), (0.1, (1.9, 0.9))])
+def test_two_answers_rest_at_both_edges_only_where_the_two_radii_balance(good, rest):
+    # 0.3·g = 0.1·(1 − g) at g = 1/4. Above it the bad one has 1 − 1.3·g left, below it the good one 1 − 0.9·(1 − g).
+    ratios = clipped_ascent.ascend(
+        f64([good, 1 - good]), f64([1 - good, -good]), steps=4000, lr=0.02, clip_low=0.1, clip_high=0.3
+    )
+    close(ratios[-1], rest, atol=0.01, rtol=0)  # a step over an edge is not longer than that
 
 
 # ---------------------------------------------------------------- one epoch in mini-batches
