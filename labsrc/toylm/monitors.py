@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labsrc import advantages, aggregation, kl, masking, policy_gradient
+from labsrc import advantages, kl, policy_gradient
 from labsrc.toylm import losses
 from labsrc.toylm.rollout import Rollout
 from labsrc.toylm.settings import OnlineSettings
@@ -29,16 +29,15 @@ def monitor(
         "clip_share_low": low,
         "clip_share_high": high,
         "kl_to_reference": _kl(rollout),
-        "entropy": aggregation.mean_over_tokens(rollout.entropy, rollout.mask).item(),
-        "length": rollout.mask.sum(-1).double().mean().item(),
+        "entropy": rollout.entropy[rollout.mask].mean().item(),
+        "length": rollout.mask.sum().item() / len(rollout.mask),
     }
 
 
 def _kl(rollout: Rollout) -> float | None:
     if rollout.logp_ref is None:
         return None
-    valid = [masking.keep_valid("logp", values, rollout.mask) for values in (rollout.logp_old, rollout.logp_ref)]
-    return aggregation.mean_over_tokens(kl.kl_k3(*valid), rollout.mask).item()
+    return kl.kl_k3(rollout.logp_old[rollout.mask], rollout.logp_ref[rollout.mask]).mean().item()
 
 
 def _clip_shares(

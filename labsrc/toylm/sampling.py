@@ -127,7 +127,8 @@ def completion_log_probs(forward: Forward, prompts: Tensor, completions: Tensor,
 
     Shapes, gradient and refusals as `completion_outputs`.
     """
-    return torch.log_softmax(completion_outputs(forward, prompts, completions) / temperature, -1)
+    logits = completion_outputs(forward, prompts, completions)
+    return torch.log_softmax(logits if temperature == 1 else logits / temperature, -1)
 
 
 def completion_logp(forward: Forward, prompts: Tensor, completions: Tensor, *, temperature: float = 1.0) -> Tensor:

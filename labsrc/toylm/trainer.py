@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from labsrc.toylm import start
+from labsrc.toylm.descent import Descent
 from labsrc.toylm.model import frozen_copy, parameter_count
 from labsrc.toylm.settings import TrainingSettings
 
-_OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+# Fused: one call for all of a parameter's arithmetic, which is most of the time of so small an update.
+_OPTIMIZERS = {"sgd": Descent, "adam": functools.partial(torch.optim.Adam, fused=True)}
 
 
 @dataclass
@@ -39,8 +42,7 @@ class Trainer(ABC):
         self.policy = start.start_policy(settings)
         self.reference = frozen_copy(self.policy)
         self.generator = torch.Generator().manual_seed(settings.seed)
-        # Fused: one call for all of a parameter's arithmetic, which is most of the time of so small an update.
-        self.optimizer = _OPTIMIZERS[settings.optimizer](self.parameter_groups(), fused=True)
+        self.optimizer = _OPTIMIZERS[settings.optimizer](self.parameter_groups())
         self.steps_done = 0
         self.groups: list[dict[str, Any]] = []
         self.monitors: list[dict[str, float | None]] = []
