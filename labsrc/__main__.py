@@ -1,4 +1,4 @@
-"""The command line: `python -m labsrc grpo`, `dpo` and the other methods, and `verify` for their records."""
+"""The command line: `python -m labsrc grpo`, `dpo` and the other methods, `verify` for their records, `replay`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from labsrc.toylm import records, training, verify
+from labsrc.toylm import records, replay, training, verify
 from labsrc.toylm.settings import StartSettings, TrainingSettings
 from labsrc.toylm.tasks import Addition, FirstToken, LengthBonus
 from labsrc.toylm.trainer import Trainer
@@ -64,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--rerun", action="store_true", help="run its settings again and compare every number")
     check.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
     check.set_defaults(run=_verify)
+    recorded = commands.add_parser("replay", help="train the grid of runs that the lab of that name replays in a page")
+    recorded.add_argument("file", type=Path, help="the script to write: book/_static/labs/replay_runs.js")
+    recorded.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
+    recorded.set_defaults(run=_replay)
     return parser
 
 
@@ -199,6 +203,11 @@ def _verify(options: argparse.Namespace) -> int:
     verdict = "all agree" if found.agrees else f"{len(found.disagreements)} disagree"
     print(f"{options.file}: {found.checked} numbers recomputed, {verdict}")
     return 0 if found.agrees else 1
+
+
+def _replay(options: argparse.Namespace) -> int:
+    print(f"{replay.write(options.file)} runs written to {options.file}")
+    return 0
 
 
 if __name__ == "__main__":
