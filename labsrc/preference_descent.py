@@ -66,6 +66,10 @@ class Descent:
         """The last policy of each run, (…, K)."""
         return self.policies[..., -1, :]
 
+    def log_odds(self, first: int = 0, second: int = 1) -> Tensor:
+        """log p(first)/p(second) at the start and after each step, (…, steps + 1), in nats."""
+        return self.policies[..., first].log() - self.policies[..., second].log()
+
 
 @torch.enable_grad()
 def descend(

@@ -144,6 +144,17 @@ def test_a_pair_labelled_once_each_way_returns_the_odds_of_the_reference():
     assert run.final[0].item() / run.final[1].item() == pytest.approx(2 / 3, rel=1e-9)
 
 
+def test_log_odds_of_every_step_are_those_of_the_policies_from_the_reference_to_the_margin():
+    labels = [[[0, 3], [1, 0]], [[0, 1], [1, 0]]]
+    run = descend([0.2, 0.8], labels, DPO, steps=300, lr=4.0)
+    odds = run.log_odds()
+    assert odds.shape == (2, 301)
+    # Both begin at the reference's. Three labels of four add log(3)/β, even ones add nothing.
+    close(odds[:, 0], [math.log(1 / 4)] * 2)
+    close(odds[:, -1], [math.log(1 / 4) + math.log(3) / BETA, math.log(1 / 4)], rtol=1e-6)
+    close(run.log_odds(1, 0), -odds)
+
+
 def test_a_circle_of_preferences_teaches_nothing_and_costs_log_two():
     circle = f64([[0, 3, 1], [1, 0, 3], [3, 1, 0]])
     run = descend(Q, circle, DPO, steps=50, lr=5.0)
