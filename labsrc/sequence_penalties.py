@@ -92,3 +92,14 @@ def kl_gradient(table: Sequence[Any], table_ref: Sequence[Any]) -> list[Tensor]:
     """
     leaves = [checks.finite("table", logits).detach().clone().requires_grad_() for logits in table]
     return list(torch.autograd.grad(exact.sequence_kl(leaves, table_ref), leaves))
+
+
+def shortfall(
+    penalty: Penalty, table: Sequence[Any], table_ref: Sequence[Any], *, table_old: Sequence[Any] | None = None
+) -> list[Tensor]:
+    """∇KL(π‖π_ref) less `penalty_gradient`: what a penalty misses for each tensor of the table, 0 for an exact one.
+
+    Arguments and refusals as `penalty_gradient`. Returns T tensors of the table's shapes, in nats.
+    """
+    found = penalty_gradient(penalty, table, table_ref, table_old=table_old)
+    return [wanted - got for wanted, got in zip(kl_gradient(table, table_ref), found, strict=True)]

@@ -60,13 +60,20 @@ def test_off_policy_only_the_prefix_ratio_has_it(seed):
 @given(st.integers(0, 10**6))
 def test_token_penalties_all_miss_what_the_first_token_does_to_the_kl_of_the_second(seed):
     pi, ref = table(seed), table(seed + 1)
-    truth = sequence_penalties.kl_gradient(pi, ref)
     # By hand: ∂/∂z of Σ_a p(a)·KL_a with the KLs of the second token held fixed.
     later = kl.kl_divergence(pi[1].softmax(-1), ref[1].softmax(-1))
     p = pi[0].softmax(-1)
     part = p * (later - p @ later)
-    for gradient in gradients(TOKEN_LEVEL, pi, ref).values():
-        close([truth[0] - gradient[0], truth[1] - gradient[1]], [part, torch.zeros(3, 3, dtype=torch.float64)])
+    for name in TOKEN_LEVEL:
+        missed = sequence_penalties.shortfall(sequence_penalties.PENALTIES[name], pi, ref)
+        close(missed, [part, torch.zeros(3, 3, dtype=torch.float64)])
+
+
+def test_what_is_missed_off_policy_is_the_target_less_the_gradient_on_those_samples():
+    pi, ref, old = table(1), table(2), table(3)
+    missed = sequence_penalties.shortfall(sequence_penalties.token_k2, pi, ref, table_old=old)
+    gradient = sequence_penalties.penalty_gradient(sequence_penalties.token_k2, pi, ref, table_old=old)
+    close([m + g for m, g in zip(missed, gradient, strict=True)], sequence_penalties.kl_gradient(pi, ref))
 
 
 def test_k3_by_token_misses_more_than_that():
