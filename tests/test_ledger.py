@@ -4,7 +4,17 @@ import dataclasses
 
 import pytest
 
-from labsrc.ledger import GIB, Workload, dpo_ledger, frozen_state, grpo_ledger, ppo_ledger, trainable_state
+from labsrc.ledger import (
+    GIB,
+    Workload,
+    dpo_ledger,
+    frozen_state,
+    grpo_ledger,
+    lora_parameters,
+    optimizer_bytes,
+    ppo_ledger,
+    trainable_state,
+)
 
 SMALL = Workload(
     parameters=100, prompts=2, completions=4, prompt_tokens=3, completion_tokens=5, inner_updates=3,
@@ -42,6 +52,48 @@ def test_adapters_leave_gradients_and_optimiser_for_the_adapters_alone():
     assert state.optimizer == 480e6
     work = Workload(adapter_parameters=40e6, reward_parameters=0)
     assert grpo_ledger(work).frozen.total == 0  # one base serves as policy and as reference
+
+
+def test_a_critic_with_adapters_keeps_a_base_of_its_own():
+    work = dataclasses.replace(SMALL, adapter_parameters=4, critic_adapter_parameters=2)
+    ledger = ppo_ledger(work)
+    assert (ledger.policy.total, ledger.critic.total) == (2 * 100 + 4 * 16, 2 * 50 + 2 * 16)
+    assert (ledger.reference.total, ledger.reward_model.total) == (0, 20)
+    assert ledger.memory == 264 + 132 + 20
+    # Trained tokens 192: 2·100 forwards, 2·100 backwards, 6 for each adapter parameter; likewise the critic.
+    assert ledger.flops == 2 * 40 * 100 + 2 * 64 * (100 + 100 + 50 + 10) + 192 * (4 * 150 + 6 * 6)
+
+
+def test_lora_counts_both_thin_matrices():
+    # The matrices of a 7B decoder: attention 4 of 4096 x 4096, feed-forward 3 of 4096 x 11008, 32 layers.
+    shapes = ([(4096, 4096)] * 4 + [(4096, 11008)] * 3) * 32
+    assert lora_parameters(shapes, rank=16) == 16 * 32 * (4 * 8192 + 3 * 15104) == 39_976_960
+    with pytest.raises(ValueError, match="rank must be"):
+        lora_parameters(shapes, rank=0)
+    with pytest.raises(ValueError, match="matrices must be"):
+        lora_parameters([(4096, 0)], rank=1)
+
+
+@pytest.mark.parametrize(
+    ("weight_bytes", "moment_bytes", "wanted"), [(2, 8, 12), (2, 2, 6), (2, 0, 4), (4, 8, 8), (4, 2, 2), (4, 0, 0)]
+)
+def test_short_weights_get_a_master_copy(weight_bytes, moment_bytes, wanted):
+    assert optimizer_bytes(weight_bytes=weight_bytes, moment_bytes=moment_bytes) == wanted
+
+
+def test_bytes_reach_every_network_of_a_workload():
+    work = dataclasses.replace(SMALL, weight_bytes=4, gradient_bytes=3, optimizer_bytes=8)
+    ledger = ppo_ledger(work)
+    assert ledger.policy == trainable_state(100, weight_bytes=4, gradient_bytes=3, optimizer_bytes=8)
+    assert ledger.critic == trainable_state(50, weight_bytes=4, gradient_bytes=3, optimizer_bytes=8)
+    assert (ledger.reference.total, ledger.reward_model.total) == (400, 40)
+    assert dpo_ledger(work).memory == 100 * 15 + 400
+
+
+def test_ppo_may_sample_less_than_a_group():
+    work = dataclasses.replace(SMALL, ppo_completions=1)
+    assert ppo_ledger(work).generated_tokens == 2 * 1 * 5 and ppo_ledger(work).reward_evaluations == 2
+    assert grpo_ledger(work) == grpo_ledger(SMALL)
 
 
 def test_an_online_update_by_hand():
@@ -83,6 +135,8 @@ def test_twice_the_group_is_twice_the_sampling_and_no_more_state():
     [
         ("parameters", 0), ("prompts", 0), ("completions", 1.5), ("prompt_tokens", -1), ("completion_tokens", 0),
         ("inner_updates", 0), ("critic_parameters", -1), ("reward_parameters", float("nan")), ("adapter_parameters", 0),
+        ("critic_adapter_parameters", 0), ("ppo_completions", 0), ("weight_bytes", 0), ("gradient_bytes", -1),
+        ("optimizer_bytes", -1),
     ],
 )  # fmt: skip
 def test_a_workload_out_of_range_is_refused_by_name(name, value):
@@ -101,3 +155,7 @@ def test_bytes_out_of_range_are_refused_by_name():
         trainable_state(1, optimizer_bytes=float("inf"))
     with pytest.raises(ValueError, match="adapter_parameters"):
         trainable_state(1, adapter_parameters=-1)
+    with pytest.raises(ValueError, match="weight_bytes"):
+        optimizer_bytes(weight_bytes=0)
+    with pytest.raises(ValueError, match="moment_bytes"):
+        optimizer_bytes(moment_bytes=-1)
