@@ -1,5 +1,6 @@
 """The recorded grid: the file in the book against fresh runs, and against the monitors and groups it condenses."""
 
+import math
 import random
 from pathlib import Path
 
@@ -62,6 +63,18 @@ def test_what_is_kept_is_what_the_trainer_says():
             assert kept["completions"][step].split() == ["".join(map(str, c)) for c in group["completions"][:4]]
             first = torch.tensor(group["advantages"][:4] if per_token else group["advantages"][0]).flatten()
             assert kept["advantages"][step] == pytest.approx(first.tolist(), abs=5.1e-4)
+
+
+def test_the_optimum_lifts_the_rewarded_token_by_the_exponential_of_one_over_beta(runs):
+    reference = toylm.new_trainer(replay.settings("dpo", beta=1.0)).reference
+    logits, _ = reference(replay.TASK.prompt_tokens)
+    start = logits[:, -1].softmax(-1)[:, replay.TASK.target]
+    for beta in replay.BETAS:
+        lifted = start * math.exp(1 / beta)
+        assert runs[f"dpo {beta}"]["optimum"] == pytest.approx(
+            (lifted / (lifted + 1 - start)).mean().item(), abs=5.1e-5
+        )
+        assert runs[f"ppo 2 {beta} 0.5"]["optimum"] == runs[f"dpo {beta}"]["optimum"]
 
 
 def test_what_a_method_does_not_have_is_none(runs):

@@ -58,7 +58,7 @@ def grid() -> Iterator[tuple[str, dict[str, float]]]:
 
 def cell_name(method: str, chosen: dict[str, float]) -> str:
     """The key of a cell in the file: `grpo 16 0.2 0.05`, the method and its values in the order of its axes."""
-    return " ".join([method, *(f"{chosen[axis]:g}" for axis in AXES[method])])
+    return " ".join([method, *(str(chosen[axis]) for axis in AXES[method])])
 
 
 def options(method: str, **chosen: float) -> dict[str, Any]:
@@ -95,9 +95,10 @@ def record(method: str, **chosen: float) -> dict[str, Any]:
     """One cell, trained now. Lists have an entry a step; what a method does not have is None.
 
     expected_reward, kl: of the policy that samples in a step, exactly, and after the last one (STEPS + 1 entries; kl of
-    whole completions, in nats). batch_reward, clip_share, constant_share: of the step's own groups. completions: those
-    of the first prompt, digits side by side, a space between them; for DPO the first pairs, chosen before rejected.
-    advantages: one a completion, or one a token for PPO.
+    whole completions, in nats). optimum: E[r] of the policy that maximises E[r] − β·KL. batch_reward, clip_share,
+    constant_share: of the step's own groups. completions: those of the first prompt, digits side by side, a space
+    between them; for DPO, whose pairs stay, one entry: the first of them, chosen before rejected. advantages: one a
+    completion, or one a token for PPO.
     """
     seen: list[tuple[float, float]] = []
 
@@ -107,7 +108,10 @@ def record(method: str, **chosen: float) -> dict[str, Any]:
 
     trainer = training.train(settings(method, **chosen), observe=look)
     expected_reward, kl = (_rounded(curve, 4) for curve in zip(*seen, strict=True))
+    best = exact_policy.optimal_table(trainer.reference, TASK, beta=chosen["beta"])
+    optimum = (best * exact_policy.reward_table(TASK)).sum(-1).mean().item()
     found = {"call": call(method, **chosen), "expected_reward": expected_reward, "kl": kl}
+    found |= {"optimum": round(optimum, 4)}
     return found | (_groups if isinstance(trainer.settings, OnlineSettings) else _pairs)(trainer)
 
 
