@@ -11,6 +11,7 @@ from labsrc.labs.clip import clip as clip
 from labsrc.labs.dpo import dpo as dpo
 from labsrc.labs.kl_estimators import kl_estimators as kl_estimators
 from labsrc.labs.lab import Lab
+from labsrc.labs.ledger import ledger as ledger
 from labsrc.labs.replay import replay as replay
 from labsrc.labs.tilt import tilt as tilt
 
