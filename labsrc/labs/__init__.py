@@ -5,6 +5,7 @@ book/_static/labs with the twin of its `compute`.
 """
 
 from labsrc.labs.advantages import advantages as advantages
+from labsrc.labs.aggregation import aggregation as aggregation
 from labsrc.labs.bandit import bandit as bandit
 from labsrc.labs.baseline_bias import baseline_bias as baseline_bias
 from labsrc.labs.clip import clip as clip
