@@ -30,7 +30,7 @@ class PrefixTable:
     def __init__(self, forward: Forward, task: Task, *, temperature: float, runs: tuple[int, ...] = ()) -> None:
         self.length, self.eos_token = task.max_new_tokens, task.eos_token
         prompts = task.prompt_tokens
-        reads, self.places = _prefixes(task.vocabulary, self.length, len(prompts))
+        reads, self.places, self.positions = _prefixes(task.vocabulary, self.length, len(prompts))
         self.runs, self.prompts = runs, math.prod(runs) * len(prompts)
         log_probs = sampling.completion_log_probs(
             forward, prompts.expand(*runs, -1, -1), reads.expand(*runs, -1, -1), temperature=temperature
@@ -57,8 +57,9 @@ class PrefixTable:
             columns.append(token)
             state = state + token * self.places[step] + 1
         tokens = torch.stack(columns, -1)
-        entropy = -(probabilities * table).sum(-1)[self._states(tokens)]
-        return Completions(tokens, sampling.valid_tokens(tokens, self.eos_token), self.logp(tokens), entropy)
+        states, mask = self._states(tokens), sampling.valid_tokens(tokens, self.eos_token)
+        logp = table.take(states * table.shape[-1] + tokens)
+        return Completions(tokens, mask, logp, -(probabilities * table).sum(-1)[states])
 
     def logp(self, tokens: Tensor) -> Tensor:
         """As `sampling.completion_logp`, with all prompts of the task in order: (…, N·G, T) ids → that shape, nats."""
@@ -68,7 +69,7 @@ class PrefixTable:
         """The state each token was chosen in."""
         # Prefixes that agree up to a position have the same distribution there, so one prefix serves all positions.
         prefix = self._first_state(tokens) + (tokens * self.places).sum(-1)
-        return prefix.unsqueeze(-1) + torch.arange(self.length)
+        return prefix.unsqueeze(-1) + self.positions
 
     def _first_state(self, completions: Tensor) -> Tensor:
         """The state before the first token, for (…, N·G, T) completions."""
@@ -77,12 +78,14 @@ class PrefixTable:
 
 
 @functools.lru_cache(maxsize=16)
-def _prefixes(vocabulary: int, length: int, prompts: int) -> tuple[Tensor, Tensor]:
-    """Every prefix once for each prompt, with a last token that is never read, and by how many states a token moves."""
+def _prefixes(vocabulary: int, length: int, prompts: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Every prefix once for each prompt, with a last token that is never read; by how many states each token moves on;
+    and the positions 0 … T − 1.
+    """
     # The digits of 0 … V^(T−1) − 1 in base V are the prefixes.
     places = vocabulary ** torch.arange(length - 1, -1, -1)
     reads = torch.arange(vocabulary ** (length - 1))[:, None] * vocabulary // places % vocabulary
-    return reads.repeat(prompts, 1), length * torch.cat([places[1:], places.new_zeros(1)])
+    return reads.repeat(prompts, 1), length * torch.cat([places[1:], places.new_zeros(1)]), torch.arange(length)
 
 
 @functools.lru_cache(maxsize=16)
