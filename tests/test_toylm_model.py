@@ -54,16 +54,16 @@ def test_one_attention_head_computed_by_hand_agrees():
             return (row - row.mean()) / (row.var(correction=0) + 1e-5).sqrt()
 
         rows = []
-        projections = weight["blocks.0.query_key_value.weight"].split(4)
+        projections = weight["blocks.0.query_key_value"].split(4)
         for t in range(6):
             query = projections[0] @ norm(x[t])
             keys = [projections[1] @ norm(x[s]) for s in range(t + 1)]
             values = [projections[2] @ norm(x[s]) for s in range(t + 1)]
             scores = [math.exp(float(query @ key) / 2) for key in keys]
             mixed = sum(score / sum(scores) * value for score, value in zip(scores, values, strict=True))
-            h = x[t] + weight["blocks.0.attention_out.weight"] @ mixed
-            up = weight["blocks.0.up.weight"] @ norm(h) + weight["blocks.0.up.bias"]
-            h = h + weight["blocks.0.down.weight"] @ up.clamp(min=0) + weight["blocks.0.down.bias"]
+            h = x[t] + weight["blocks.0.attention_out"] @ mixed
+            up = weight["blocks.0.up"] @ norm(h) + weight["blocks.0.up_bias"]
+            h = h + weight["blocks.0.down"] @ up.clamp(min=0) + weight["blocks.0.down_bias"]
             rows.append(weight["head.weight"] @ norm(h))
         torch.testing.assert_close(logits[0], torch.stack(rows), rtol=1e-9, atol=1e-12)
 

@@ -27,16 +27,24 @@ def normalized(hidden: Tensor) -> Tensor:
     return functional.layer_norm(hidden, hidden.shape[-1:])
 
 
+def _matrix(*shape: int, dtype: torch.dtype) -> nn.Parameter:
+    """Room for weights that `Decoder` draws."""
+    return nn.Parameter(torch.empty(*shape, dtype=dtype))
+
+
 class Block(nn.Module):
     """Pre-norm attention, then a pre-norm two-layer perceptron, each added to its input."""
 
+    # Plain matrices, and not a module for each: making, copying and calling those takes as long as what they compute.
     def __init__(self, width: int, heads: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.heads = heads
-        self.query_key_value = nn.Linear(width, 3 * width, bias=False, dtype=dtype)
-        self.attention_out = nn.Linear(width, width, bias=False, dtype=dtype)
-        self.up = nn.Linear(width, 4 * width, dtype=dtype)
-        self.down = nn.Linear(4 * width, width, dtype=dtype)
+        self.query_key_value = _matrix(3 * width, width, dtype=dtype)
+        self.attention_out = _matrix(width, width, dtype=dtype)
+        self.up = _matrix(4 * width, width, dtype=dtype)
+        self.up_bias = _matrix(4 * width, dtype=dtype)
+        self.down = _matrix(width, 4 * width, dtype=dtype)
+        self.down_bias = _matrix(width, dtype=dtype)
 
     def forward(self, hidden: Tensor, bias: Tensor, cache: BlockCache | None) -> tuple[Tensor, BlockCache]:
         """(B·L, width) → (B·L, width), and this block's cache with the new positions added.
@@ -44,9 +52,11 @@ class Block(nn.Module):
         The positions of all sequences are one list: only attention asks which belong together. bias: (L, positions so
         far), added to the attention scores: −∞ where a key stands after the query and must not be seen, else 0.
         """
-        mixed, cache = self._attend(self.query_key_value(normalized(hidden)), bias, cache)
-        hidden = hidden + self.attention_out(mixed)
-        return hidden + self.down(functional.relu(self.up(normalized(hidden)))), cache
+        projected = functional.linear(normalized(hidden), self.query_key_value)
+        mixed, cache = self._attend(projected, bias, cache)
+        hidden = hidden + functional.linear(mixed, self.attention_out)
+        raised = functional.relu(functional.linear(normalized(hidden), self.up, self.up_bias))
+        return hidden + functional.linear(raised, self.down, self.down_bias), cache
 
     def _attend(self, projected: Tensor, bias: Tensor, cache: BlockCache | None) -> tuple[Tensor, BlockCache]:
         length, width = bias.shape[0], projected.shape[-1] // 3

@@ -30,7 +30,7 @@ def monitor(
         "clip_share_high": high,
         "kl_to_reference": _kl(rollout),
         "entropy": rollout.entropy[rollout.mask].mean().item(),
-        "length": rollout.mask.sum().item() / len(rollout.mask),
+        "length": sum(rollout.lengths) / len(rollout.lengths),
     }
 
 

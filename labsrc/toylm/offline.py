@@ -156,15 +156,17 @@ class DpoTrainer(Trainer):
     def entry(self, index: Tensor, pairs: PairBatch, logp: Tensor, logp_ref: Tensor, loss: Tensor) -> dict[str, Any]:
         """The step as plain lists: everything `verify` needs to recompute it."""
         count = len(pairs)
+        lengths = pairs.mask.sum(-1).tolist()
+        chosen, rejected = lengths[:count], lengths[count:]
         return {
             "pairs": index.tolist(),
             "prompts": pairs.prompts[:count].tolist(),
-            "chosen": ragged(pairs.completions[:count], pairs.mask[:count]),
-            "rejected": ragged(pairs.completions[count:], pairs.mask[count:]),
-            "logp_chosen": ragged(logp[:count], pairs.mask[:count]),
-            "logp_rejected": ragged(logp[count:], pairs.mask[count:]),
-            "logp_ref_chosen": ragged(logp_ref[:count], pairs.mask[:count]),
-            "logp_ref_rejected": ragged(logp_ref[count:], pairs.mask[count:]),
+            "chosen": ragged(pairs.completions[:count], chosen),
+            "rejected": ragged(pairs.completions[count:], rejected),
+            "logp_chosen": ragged(logp[:count], chosen),
+            "logp_rejected": ragged(logp[count:], rejected),
+            "logp_ref_chosen": ragged(logp_ref[:count], chosen),
+            "logp_ref_rejected": ragged(logp_ref[count:], rejected),
             "loss": loss.item(),
         }
 

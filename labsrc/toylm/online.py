@@ -122,7 +122,7 @@ class OnlineTrainer(Trainer):
 
     def entry(self, rollout: Rollout, judged: dict[str, Tensor], updates: list[tuple]) -> dict[str, Any]:
         """The step as plain lists: everything `verify` needs to recompute it."""
-        mask = rollout.mask
+        lengths = rollout.lengths
         per_token = judged["advantages"].dim() == 2
         flat = judged["advantages"] if per_token else judged["advantages"].view_as(rollout.rewards)
         missing = rollout.rewards.isnan()
@@ -132,14 +132,14 @@ class OnlineTrainer(Trainer):
         constant = rollout.rewards.amax(-1) == rollout.rewards.amin(-1)
         return {
             "prompts": rollout.prompts.tolist(),
-            "completions": ragged(rollout.completions, mask),
+            "completions": ragged(rollout.completions, lengths),
             "rewards": rewards,
             "zero_variance": constant.tolist(),
-            "advantages": ragged(flat, mask) if per_token else flat.tolist(),
-            "logp_old": ragged(rollout.logp_old, mask),
-            "logp_ref": None if rollout.logp_ref is None else ragged(rollout.logp_ref, mask),
+            "advantages": ragged(flat, lengths) if per_token else flat.tolist(),
+            "logp_old": ragged(rollout.logp_old, lengths),
+            "logp_ref": None if rollout.logp_ref is None else ragged(rollout.logp_ref, lengths),
             "updates": [
-                {"loss": loss.item(), "logp": ragged(logp, mask)} | {key: value() for key, value in extra.items()}
+                {"loss": loss.item(), "logp": ragged(logp, lengths)} | {key: value() for key, value in extra.items()}
                 for loss, logp, extra in updates
             ],
         }
@@ -210,9 +210,9 @@ class PpoTrainer(OnlineTrainer):
         values = self.values(rollout)
         self.cost.trained_forwards += len(rollout.completions)
         loss = critic.value_loss(values, judged["returns"], rollout.mask)
-        entry = {"value_loss": loss.item, "values": lambda: ragged(values, rollout.mask)}
+        entry = {"value_loss": loss.item, "values": lambda: ragged(values, rollout.lengths)}
         return loss, entry
 
     def entry(self, rollout: Rollout, judged: dict[str, Tensor], updates: list[tuple]) -> dict[str, Any]:
         """As the other methods', with the critic's values at the time of sampling."""
-        return super().entry(rollout, judged, updates) | {"values": ragged(judged["values"], rollout.mask)}
+        return super().entry(rollout, judged, updates) | {"values": ragged(judged["values"], rollout.lengths)}

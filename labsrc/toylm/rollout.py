@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +53,11 @@ class Rollout:
                     f"{name} must have the shape {tuple(self.completions.shape)} of the completions; "
                     f"got {tuple(values.shape)}"
                 )
+
+    @functools.cached_property
+    def lengths(self) -> list[int]:
+        """Tokens of each completion, EOS included: B whole numbers."""
+        return self.mask.sum(-1).tolist()
 
     @property
     def group_size(self) -> int:

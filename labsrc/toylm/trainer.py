@@ -113,7 +113,6 @@ class Trainer(ABC):
         self.keep_groups = state["keep_groups"]
 
 
-def ragged(values: Tensor, mask: Tensor) -> list[list[Any]]:
-    """The valid entries of each row as plain lists: what a record holds instead of padding."""
-    lengths = mask.sum(-1).tolist()
+def ragged(values: Tensor, lengths: list[int]) -> list[list[Any]]:
+    """The first `lengths` entries of each row as plain lists: what a record holds instead of padding."""
     return [row[:length] for row, length in zip(values.detach().tolist(), lengths, strict=True)]
