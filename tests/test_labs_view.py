@@ -365,6 +365,31 @@ def test_a_cell_takes_a_number_and_the_bars_follow():
     assert f"tilted p {weights[0] / sum(weights):.3f}" in everything_drawn(view)
 
 
+def test_a_handle_moved_where_only_the_function_refuses_says_why_and_returns():
+    view = demo(on=True, level=6)
+    slider = parts(view, ipywidgets.IntSlider)[0]
+    slider.value = 7
+    assert view.state["level"] == slider.value == 6 and texts(view)["the level"].value == "6"
+    assert "the level: level must not be 7 while on. The last good value stays in use." in everything_drawn(view)
+    slider.value = 8
+    assert view.state["level"] == 8 and "must not be" not in everything_drawn(view)
+    slider.value = 7
+    view.update(on=False)
+    assert "must not be" not in everything_drawn(view)
+
+
+def test_a_box_ticked_where_only_the_function_refuses_says_why_and_stays_clear():
+    view = demo(level=7)
+    box = parts(view, ipywidgets.Checkbox)[0]
+    box.value = True
+    assert box.value is view.state["on"] is False
+    assert "switched on: level must not be 7 while on." in everything_drawn(view)
+    view.update(level=8)
+    assert "must not be" not in everything_drawn(view)
+    box.value = True
+    assert view.state["on"] is True
+
+
 @pytest.mark.parametrize("rubbish", ["abc", "", "1,5", "1e9", "nan"])
 def test_rubbish_in_a_cell_gets_a_message_and_the_last_good_result_stays(rubbish):
     view = labs.tilt()

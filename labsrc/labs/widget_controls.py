@@ -30,6 +30,12 @@ def classed(widget: Any, *names: str) -> Any:
     return widget
 
 
+def refusal(name: str, problem: str) -> str:
+    """Why what was asked for of the control `name` was refused."""
+    words = f"{name}: {problem} The last good value stays in use."
+    return tag("p", {"class": "lab-error", "role": "alert"}, escape(words))
+
+
 class Entry:
     """A text field for one number. `accept(number)` returns why it was refused, or an empty text."""
 
@@ -63,11 +69,14 @@ class Entry:
         self._mark("")
         self._mark(cell_problem(value, self.bounds) or self.accept(value))
 
+    def refuse(self, problem: str) -> None:
+        """Say why what was asked for by other means than this text was refused; an empty text takes it back."""
+        self._mark(problem)
+
     def _mark(self, problem: str) -> None:
         if problem:
             self.text.add_class("lab-bad")
-            words = f"{self.name}: {problem} The last good value stays in use."
-            self.message.value = tag("p", {"class": "lab-error", "role": "alert"}, escape(words))
+            self.message.value = refusal(self.name, problem)
         elif self.is_bad:
             self.text.remove_class("lab-bad")
             self.message.value = ""
@@ -77,7 +86,7 @@ class SliderRow:
     """A slider with its value beside it, which can be typed too."""
 
     def __init__(self, slider: Slider, lab: Any) -> None:
-        self.slider, self.lab = slider, lab
+        self.slider, self.lab, self._refused = slider, lab, False
         common = {"readout": False, "continuous_update": not slider.lazy, "tooltip": slider.meaning}
         if slider.log:
             ends = {"min": log10(slider.minimum), "max": log10(slider.maximum), "step": 0.01}
@@ -96,6 +105,9 @@ class SliderRow:
     def show(self, state: State, result: Any) -> None:
         """Bring handle and text to the state."""
         value = state[self.slider.key]
+        if self._refused:
+            self._refused = False
+            self.entry.forget()
         self.entry.show(format_value(value, self.slider.format))
         if not self._stands_at(self.handle.value, value):
             self.handle.value = value
@@ -114,40 +126,51 @@ class SliderRow:
         key = self.slider.key
         if not self._stands_at(change["new"], self.lab.view.state[key]):
             self.entry.forget()
-            self.lab.change({key: self.slider.at(self.slider.position(change["new"]))})
+            problem = self.lab.change({key: self.slider.at(self.slider.position(change["new"]))})
+            if problem:
+                self._refused = True
+                self.entry.refuse(problem)
+                self.handle.value = self.lab.view.state[key]
 
 
-class ToggleRow:
+class SettingRow:
+    """What a check box and a row of options share: a handle, and below it why a setting was refused."""
+
+    def __init__(self, key: str, label: str, lab: Any, handle: Any, *parts: Any) -> None:
+        self.key, self.label, self.lab, self.handle = key, label, lab, handle
+        self.message = html("", "lab-message")
+        self.handle.observe(self._moved, "value")
+        self.box = widgets.VBox([classed(widgets.HBox([*parts, handle]), "lab-setting"), self.message])
+
+    def show(self, state: State, result: Any) -> None:
+        """Bring the handle to the state."""
+        self.forget()
+        self.handle.value = state[self.key]
+
+    def forget(self) -> None:
+        """Drop a message."""
+        self.message.value = ""
+
+    def _moved(self, change: dict[str, Any]) -> None:
+        held = self.lab.view.state[self.key]
+        if change["new"] != held and (problem := self.lab.change({self.key: change["new"]})):
+            self.handle.value = held
+            self.message.value = refusal(self.label, problem)
+
+
+class ToggleRow(SettingRow):
     """A check box."""
 
     def __init__(self, toggle: Toggle, lab: Any) -> None:
-        self.key = toggle.key
-        self.handle = widgets.Checkbox(toggle.value, description=toggle.label, indent=False)
-        self.handle.observe(lambda change: lab.change({self.key: change["new"]}), "value")
-        self.box = classed(widgets.HBox([self.handle]), "lab-setting")
-
-    def show(self, state: State, result: Any) -> None:
-        """Bring the box to the state."""
-        self.handle.value = state[self.key]
-
-    def forget(self) -> None:
-        """A check box refuses nothing."""
+        handle = widgets.Checkbox(toggle.value, description=toggle.label, indent=False)
+        super().__init__(toggle.key, toggle.label, lab, handle)
 
 
-class ChoiceRow:
+class ChoiceRow(SettingRow):
     """A row of options, one pressed."""
 
     def __init__(self, choice: Choice, lab: Any) -> None:
-        self.key = choice.key
         options = [(label, key) for key, label in choice.options.items()]
-        self.handle = widgets.ToggleButtons(options=options, value=choice.value, tooltip=choice.label)
-        self.handle.observe(lambda change: lab.change({self.key: change["new"]}), "value")
-        parts = [html(escape(choice.label), "lab-label"), classed(self.handle, "lab-options")]
-        self.box = classed(widgets.HBox(parts), "lab-setting")
-
-    def show(self, state: State, result: Any) -> None:
-        """Press the option of the state."""
-        self.handle.value = state[self.key]
-
-    def forget(self) -> None:
-        """A choice refuses nothing."""
+        handle = widgets.ToggleButtons(options=options, value=choice.value, tooltip=choice.label)
+        label = html(escape(choice.label), "lab-label")
+        super().__init__(choice.key, choice.label, lab, classed(handle, "lab-options"), label)

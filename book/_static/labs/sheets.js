@@ -61,6 +61,8 @@
       for (let column = 0; column < count; column++) {
         const bounds = labs.states.boundsOf(sheet, column);
         const accept = (value) => {
+          // A field that leaves the page with half a text in it still tells of a change.
+          if (entries[column]?.[row] !== entry) return "";
           const columns = labs.states.block(sheet, lab.state);
           columns[column][row] = value;
           return lab.change(labs.states.blockChanges(sheet, columns));
