@@ -41,7 +41,9 @@ class Entry:
 
     def __init__(self, bounds: Any, name: str, accept: Any, message: widgets.HTML) -> None:
         self.bounds, self.name, self.accept, self.message = bounds, name, accept, message
-        self.text = classed(widgets.Text(continuous_update=False, tooltip=name), "lab-cell")
+        # The description is the field's name to a screen reader; the style sheet keeps it off the screen.
+        text = widgets.Text(continuous_update=False, description=name, tooltip=name)
+        self.text = classed(text, "lab-cell")
         self.text.observe(self._typed, "value")
         self._shown = ""
 
@@ -83,7 +85,11 @@ class Entry:
 
 
 class SliderRow:
-    """A slider with its value beside it, which can be typed too."""
+    """A slider with its value beside it, which can be typed too.
+
+    The handle that ipywidgets draws can be given no name from Python. The field beside it has one, and takes the same
+    values.
+    """
 
     def __init__(self, slider: Slider, lab: Any) -> None:
         self.slider, self.lab, self._refused = slider, lab, False
