@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tolerances import RTOL
 
 from labsrc import __main__ as command
 from labsrc import toylm
@@ -37,6 +38,11 @@ def test_cells_trained_again_are_the_recorded_ones(method, runs):
         assert replay.record(method, **chosen) == runs[replay.cell_name(method, chosen)]
 
 
+def test_what_is_counted_is_kept_whole_so_that_no_half_can_fall_to_either_side(runs):
+    shares = [runs[name][curve] or [] for name in runs for curve in ("batch_reward", "clip_share", "constant_share")]
+    assert all((128 * share).is_integer() for curve in shares for share in curve)
+
+
 @pytest.mark.parametrize("method", replay.AXES)
 def test_the_call_makes_the_settings(method):
     chosen = {axis: replay.VALUES[axis][1] for axis in replay.AXES[method]}
@@ -56,10 +62,10 @@ def test_what_is_kept_is_what_the_trainer_says():
         assert kept["kl"][-1] == pytest.approx(last["sequence_kl"], abs=5.1e-5)
         assert kept["kl"][0] == 0 and len(kept["kl"]) == replay.STEPS + 1
         for step, (shown, group) in enumerate(zip(trainer.monitors, trainer.groups, strict=True)):
-            assert kept["batch_reward"][step] == pytest.approx(shown["reward_mean"], abs=5.1e-5)
+            assert kept["batch_reward"][step] == pytest.approx(shown["reward_mean"], rel=RTOL)
             clipped = shown["clip_share_low"] + shown["clip_share_high"]
-            assert kept["clip_share"][step] == pytest.approx(clipped, abs=5.1e-5)
-            assert kept["constant_share"][step] == pytest.approx(sum(group["zero_variance"]) / 4, abs=5.1e-5)
+            assert kept["clip_share"][step] == pytest.approx(clipped, rel=RTOL)
+            assert kept["constant_share"][step] == sum(group["zero_variance"]) / 4
             assert kept["completions"][step].split() == ["".join(map(str, c)) for c in group["completions"][:4]]
             first = torch.tensor(group["advantages"][:4] if per_token else group["advantages"][0]).flatten()
             assert kept["advantages"][step] == pytest.approx(first.tolist(), abs=5.1e-4)

@@ -21,11 +21,12 @@ def monitor(
     the samples, None where the reference was not asked; the clip shares are None for a loss without a clip.
     """
     rewards = torch.nan_to_num(rollout.rewards, nan=0.0)
+    deviation, mean = torch.std_mean(rewards, -1, correction=0)
     low, high = _clip_shares(settings, rollout, token_advantages, logp)
     return {
-        "reward_mean": rewards.mean().item(),
-        "reward_std_within_groups": rewards.std(-1, correction=0).mean().item(),
-        "zero_variance_share": advantages.is_constant_group(rewards).double().mean().item(),
+        "reward_mean": mean.mean().item(),
+        "reward_std_within_groups": deviation.mean().item(),
+        "zero_variance_share": advantages.is_constant_group(rewards).sum().item() / len(rewards),
         "clip_share_low": low,
         "clip_share_high": high,
         "kl_to_reference": _kl(rollout),

@@ -47,10 +47,10 @@ class PrefixTable:
         """As `sampling.sample`, with all prompts of the task in order: (…, N·G, T) uniforms."""
         table = self.log_probs.detach()
         probabilities = table.exp()
-        columns: list[Tensor] = []
+        cumulative, columns = probabilities.cumsum(-1), []
         state, finished = self._first_state(uniforms), torch.zeros(uniforms.shape[:-1], dtype=torch.bool)
         for step in range(self.length):
-            token = sampling.inverse_cdf(probabilities[state], uniforms[..., step])
+            token = sampling.from_cumulative(cumulative[state], uniforms[..., step])
             if self.eos_token is not None:
                 token = torch.where(finished, self.eos_token, token)
                 finished = finished | (token == self.eos_token)

@@ -36,6 +36,9 @@ AXES = {
 KINDS = {"grpo": GrpoSettings, "rloo": RlooSettings, "ppo": PpoSettings, "dpo": DpoSettings}
 VALUES = {"group_size": GROUP_SIZES, "beta": BETAS, "clip": CLIPS}
 
+# Decimals that hold a share of 4·16·2 tokens whole: with fewer, halves would fall to either side.
+SHARES = 7
+
 # Pairs of DPO that are shown: as many completions as the smaller groups have.
 SHOWN_PAIRS = 4
 
@@ -120,9 +123,11 @@ def _groups(trainer: Trainer) -> dict[str, Any]:
     clipped = trainer.monitors[0]["clip_share_low"] is not None
     advantages = [_first_group(group["advantages"], count) for group in groups]
     return {
-        "batch_reward": _rounded([shown["reward_mean"] for shown in monitors], 4),
-        "clip_share": _rounded([s["clip_share_low"] + s["clip_share_high"] for s in monitors], 4) if clipped else None,
-        "constant_share": _rounded([shown["zero_variance_share"] for shown in monitors], 4),
+        "batch_reward": _rounded([shown["reward_mean"] for shown in monitors], SHARES),
+        "clip_share": _rounded([s["clip_share_low"] + s["clip_share_high"] for s in monitors], SHARES)
+        if clipped
+        else None,
+        "constant_share": _rounded([shown["zero_variance_share"] for shown in monitors], SHARES),
         "completions": [_digits(group["completions"][:count]) for group in groups],
         "advantages": [_rounded(values, 3) for values in advantages],
     }

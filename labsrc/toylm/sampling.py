@@ -86,10 +86,14 @@ def _repeat_cache(cache: Any, group_size: int) -> Any:
 
 def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
     """The action whose slice of the cumulative distribution holds each uniform: (…, V), (…) → (…) ids."""
-    cumulative = probabilities.cumsum(-1)
-    drawn = torch.searchsorted(cumulative, (uniforms * cumulative[..., -1]).unsqueeze(-1), right=True)
+    return from_cumulative(probabilities.cumsum(-1), uniforms)
+
+
+def from_cumulative(cumulative: Tensor, uniforms: Tensor) -> Tensor:
+    """As `inverse_cdf`, from sums of probabilities at hand."""
+    drawn = torch.searchsorted(cumulative, uniforms.unsqueeze(-1) * cumulative[..., -1:], right=True)
     # u·total can round up to the total itself.
-    return drawn.squeeze(-1).clamp(max=probabilities.shape[-1] - 1)
+    return drawn.squeeze(-1).clamp(max=cumulative.shape[-1] - 1)
 
 
 def valid_tokens(tokens: Tensor, eos_token: int | None) -> Tensor:
