@@ -98,6 +98,9 @@ def broken(page: Page, address: str) -> str | None:
     if not target.is_file():
         return f"{address}: there is no {target.name}"
     fragment = unquote(parts.fragment)
+    if setting := re.match(r"lab=(\w+)", fragment):
+        shown = f'data-name="{setting[1]}"' in target.read_text(encoding="utf-8")
+        return None if shown else f"{address}: {target.name} shows no lab called {setting[1]}"
     if fragment and target.suffix == ".html" and fragment not in read_page(target).ids:
         return f"{address}: {target.name} has no place called {fragment}"
     return None

@@ -89,6 +89,8 @@ def test_a_broken_link_a_foreign_file_and_an_unnamed_picture_are_seen(tmp_path):
     assert page.pictures == [{"src": "x.png"}]
     assert [file for file in page.fetched if site_pages.is_elsewhere(file)] == ["https://cdn.example/i.png"]
     assert site_pages.broken(page, "x.png") and site_pages.broken(page, "other.html#there")
+    (tmp_path / "lab.html").write_text('<align-lab data-name="tilt"></align-lab>')
+    assert site_pages.broken(page, "lab.html#lab=clip&ratio=2") and not site_pages.broken(page, "lab.html#lab=tilt")
     assert not site_pages.broken(page, "other.html#here") and not site_pages.broken(page, "https://arxiv.org/")
     assert site_pages.addresses_in_css(tmp_path / "sheet.css") == ["b.png", "//cdn.example/a.css"]
 
