@@ -1,4 +1,4 @@
-"""Sphinx extension: what the built site needs in order to stand on its own, served or opened from disk."""
+"""Sphinx extension: what the built site needs to stand on its own, served or from disk, and to be read by everybody."""
 
 import html
 from pathlib import Path
@@ -41,10 +41,23 @@ def add_lab_files(app):
         app.add_js_file(path.relative_to(static).as_posix(), defer="defer")
 
 
+def mend_roles(app, pagename, templatename, context, doctree):
+    """Give the entries of the bibliography the role of list items: docutils' own for them is no longer in use."""
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+
+
+def add_scroll_script(app):
+    """Put the script on every page that lets the keyboard reach what scrolls sideways."""
+    app.add_js_file("scroll_focus.js", defer="defer")
+
+
 def setup(app):
     """Register with Sphinx."""
     app.connect("config-inited", show_title_beside_logo)
     app.connect("builder-inited", add_lab_files)
+    app.connect("builder-inited", add_scroll_script)
+    app.connect("html-page-context", mend_roles)
     # Before sphinx_external_toc's handler, which writes its fallback only where there is no index.html.
     app.connect("build-finished", write_front_page, priority=100)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
