@@ -1,6 +1,6 @@
 """Run notebooks from top to bottom in fresh kernels and store what they print: `python notebooks/run.py [FILE ...]`.
 
-Without a name every notebook here is run. What is stored says nothing of the machine or the moment: metadata is
+Without a name every notebook here is run. With `--normalise` none is run: only what depends on the machine is dropped. What is stored says nothing of the machine or the moment: metadata is
 normalised, timings are left out, and so are widget views, which mean nothing without the kernel that made them.
 A notebook in which a cell fails is left as it was.
 """
@@ -62,13 +62,27 @@ def write(notebook: nbformat.NotebookNode, path: Path) -> None:
 
 
 def main() -> None:
-    """Run the notebooks named on the command line, or all of them."""
-    paths = [Path(name).resolve() for name in sys.argv[1:]] or sorted(
+    """Run or normalise the notebooks named on the command line, or all."""
+    only_normalise = "--normalise" in sys.argv[1:]
+    names = [name for name in sys.argv[1:] if name != "--normalise"]
+    for path in [Path(name).resolve() for name in names] or sorted(
         HERE.glob("*.ipynb")
-    )
-    for path in paths:
-        write(run(path), path)
-        print(f"ran {path.name}")
+    ):
+        if only_normalise:
+            normalise_file(path)
+        else:
+            write(run(path), path)
+            print(f"ran {path.name}")
+
+
+def normalise_file(path: Path) -> None:
+    """Normalise the notebook at `path`; one that needs nothing is not touched."""
+    before = path.read_text(encoding="utf-8")
+    notebook = nbformat.reads(before, as_version=4)
+    normalise(notebook)
+    if nbformat.reads(before, as_version=4) != notebook:
+        write(notebook, path)
+        print(f"normalised {path.name}")
 
 
 if __name__ == "__main__":

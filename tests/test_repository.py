@@ -52,3 +52,27 @@ def test_the_workflows_take_every_action_at_a_commit_and_keep_no_credentials():
         assert used and all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used), path.name
         assert text.count("actions/checkout@") == text.count("persist-credentials: false")
         assert yaml.safe_load(text)["permissions"] == {"contents": "read"}
+
+
+def test_dependabot_leaves_the_other_jupyter_book_alone_and_every_issue_form_asks_something():
+    updates = yaml.safe_load(read(".github/dependabot.yml"))["updates"]
+    ignored = {rule["dependency-name"]: rule.get("versions") for update in updates for rule in update.get("ignore", [])}
+    assert ignored["jupyter-book"] == [">=2"]
+    forms = [path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"]
+    assert len(forms) == 2
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert {"name", "description", "body"} <= form.keys()
+        assert any(field.get("validations", {}).get("required") for field in form["body"])
+
+
+def test_every_hook_is_a_program_of_the_environment_and_every_file_named_to_contributors_exists():
+    hooks = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    assert [repo["repo"] for repo in hooks] == ["local"]
+    assert {hook["language"] for hook in hooks[0]["hooks"]} == {"system"}
+    named = re.findall(
+        r"`((?:book|tests|labsrc|notebooks)/[\w./]+\.\w+|_toc\.yml|pyproject\.toml)`", read("CONTRIBUTING.md")
+    )
+    placeholders = re.compile(r"NN_name|/name\.|_name\.|chapter\.py")
+    assert len(named) > 8
+    assert [name for name in named if not placeholders.search(name) and not (ROOT / name).is_file()] == []

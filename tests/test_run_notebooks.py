@@ -42,3 +42,14 @@ def test_a_notebook_that_fails_is_left_as_it_was(tmp_path):
     done = run(path)
     assert done.returncode != 0 and "x is 2" in done.stderr
     assert path.read_bytes() == before
+
+
+def test_normalising_runs_nothing_and_leaves_a_clean_notebook_alone(tmp_path):
+    path = tmp_path / "a.ipynb"
+    write_notebook(path, "raise ValueError('never run')")
+    done = run("--normalise", path)
+    assert (done.returncode, done.stdout) == (0, "normalised a.ipynb\n"), done.stderr
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert stored["cells"][0]["metadata"] == {"tags": ["hide-input"]} and "widgets" not in stored["metadata"]
+    before = path.read_bytes()
+    assert run("--normalise", path).stdout == "" and path.read_bytes() == before
