@@ -2,6 +2,7 @@
 # make test        run every test and every notebook, with coverage
 # make lab         open the notebooks in JupyterLab
 # make notebooks   run every notebook from top to bottom and store its outputs
+# make pdf         print the whole book to _build/book.pdf (needs a Chromium)
 # make lint        check style and spelling; make format mends what it can
 #
 # Each one first makes the virtual environment .venv and installs requirements.txt there.
@@ -16,7 +17,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 BOOK_SERVE ?= 1
 BOOK_PORT ?= 8000
 
-.PHONY: book html test lab notebooks lint format clean help
+.PHONY: book html pdf test lab notebooks lint format clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +30,10 @@ endif
 
 html: $(STAMP)
 	$(BIN)/jupyter-book build . --warningiserror --keep-going --nitpick
+
+pdf: $(STAMP)
+	$(BIN)/jupyter-book build . --builder singlehtml
+	$(BIN)/python book/print_pdf.py _build/singlehtml _build/book.pdf
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --nbval --cov -n auto
