@@ -57,6 +57,28 @@ def panels(count: int = 1, *, width: float = 6.6, height: float = 3.2) -> tuple[
     return figure, axes
 
 
+def dashboard(curves: Mapping[str, Sequence[float]], *, columns: int = 4) -> tuple[Figure, Any]:
+    """One small plot a named curve against the step, `columns` in a row. Returns the figure and the Axes, flat.
+
+    A value of None, which a monitor has where nothing was measured, leaves a gap. Raises ValueError for no curves.
+    """
+    if not curves:
+        raise ValueError(f"curves must name at least one; got {curves!r}")
+    rows = -(-len(curves) // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(7.2, 1.7 * rows), dpi=110, layout="constrained", squeeze=False, sharex=True
+    )
+    for ax, (name, values) in zip(grid.flat, curves.items(), strict=False):
+        ax.plot(range(1, len(values) + 1), np.array(values, dtype=float), color=SERIES[0][0], lw=1.5)
+        ax.set_title(name, fontsize=9)
+        ax.tick_params(labelsize=7)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(**_GRID)
+    for ax in grid.flat[len(curves) :]:
+        ax.set_visible(False)
+    return figure, grid.flat[: len(curves)]
+
+
 def policy_bars(ax: Axes, actions: Sequence[str], policies: Mapping[str, Sequence[float]], **labels: str) -> Axes:
     """Grouped bars, one group an action and one bar a role, each with its probability written above it.
 

@@ -78,3 +78,13 @@ def test_each_action_has_a_line_of_its_own_named_at_its_end():
     assert ax.get_xscale() == "log"
     assert [(text.get_text(), text.xy) for text in ax.texts] == [("a", (1.0, 0.4)), ("b", (1.0, 0.6))]
     assert len({line.get_linestyle() for line in ax.lines}) == 2
+
+
+def test_a_dashboard_has_a_panel_a_curve_counts_from_one_and_leaves_gaps():
+    figure, panels = plots.dashboard({"a": [1.0, None, 3.0], "b": [0.0], "c": [2.0]}, columns=2)
+    assert [ax.get_title() for ax in panels] == ["a", "b", "c"]
+    x, y = panels[0].lines[0].get_data()
+    assert list(x) == [1, 2, 3] and y[0] == 1 and y[1] != y[1] and y[2] == 3
+    assert [ax.get_visible() for ax in figure.axes] == [True, True, True, False]
+    with pytest.raises(ValueError, match="curves must name at least one"):
+        plots.dashboard({})
