@@ -76,7 +76,8 @@ def guarded_group(rewards: Tensor) -> Tensor:
 
 def unguarded_group(rewards: Tensor) -> Tensor:
     """Faulty: in a group of one the reward is its own mean, and the advantage is 0 whatever it was."""
-    return (rewards - rewards.mean(-1, keepdim=True)) / (rewards.std(-1, correction=0, keepdim=True) + 1e-4)
+    std, mean = torch.std_mean(rewards, -1, correction=0, keepdim=True)
+    return (rewards - mean) / (std + 1e-4)
 
 
 def assert_refuses_a_group_of_one(function: Callable[[Tensor], Tensor]) -> None:

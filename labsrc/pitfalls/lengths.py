@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,16 +33,16 @@ def assert_probabilities_sum_to_one(function: Callable[[Tensor, Tensor], Tensor]
 
 def accumulated_mean(values: Tensor, mask: Tensor, slices: int) -> Tensor:
     """The mean over all valid tokens of a batch (B, T) that is worked off in slices, whose losses add up."""
-    count, parts = int(mask.sum()), zip(values.chunk(slices), mask.chunk(slices), strict=True)
-    means = [aggregation.mean_over_tokens(value, valid, token_count=count) for value, valid in parts]
-    return sum(means)
+    parts = zip(values.chunk(slices), mask.chunk(slices), strict=True)
+    mean = partial(aggregation.mean_over_tokens, token_count=int(mask.sum()))
+    return sum(mean(*part) for part in parts)
 
 
 def accumulated_mean_divided_again(values: Tensor, mask: Tensor, slices: int) -> Tensor:
     """Faulty: the token count is that of the batch already, and the trainer divides by the number of slices too."""
-    count, parts = int(mask.sum()), zip(values.chunk(slices), mask.chunk(slices), strict=True)
-    means = [aggregation.mean_over_tokens(value, valid, token_count=count) for value, valid in parts]
-    return sum(means) / slices
+    parts = zip(values.chunk(slices), mask.chunk(slices), strict=True)
+    mean = partial(aggregation.mean_over_tokens, token_count=int(mask.sum()))
+    return sum(mean(*part) for part in parts) / slices
 
 
 def assert_slices_change_nothing(function: Callable[[Tensor, Tensor, int], Tensor]) -> None:

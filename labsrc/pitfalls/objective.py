@@ -11,6 +11,8 @@ from torch.nn import functional
 from labsrc import aggregation, closed_form, exact, kl, kl_estimators, policy_gradient, toylm
 from labsrc.pitfalls.record import Effect, Pitfall
 
+RADII = {"clip_low": 0.2, "clip_high": 0.2}
+
 
 def penalty_k2(logp: Tensor, logp_ref: Tensor) -> Tensor:
     """A KL term per sample of the current policy whose gradient is that of the KL."""
@@ -32,13 +34,13 @@ def assert_gradient_is_that_of_the_kl(function: Callable[[Tensor, Tensor], Tenso
 
 def kept_when_wrong(log_ratio: Tensor, advantages: Tensor) -> Tensor:
     """The clipped surrogate: the smaller product, whatever the sign of A."""
-    return policy_gradient.clipped_surrogate(log_ratio, advantages, clip_low=0.2, clip_high=0.2)
+    return policy_gradient.clipped_surrogate(log_ratio, advantages, **RADII)
 
 
 def dropped_when_wrong(log_ratio: Tensor, advantages: Tensor) -> Tensor:
     """Faulty: the larger product for A < 0, which is −min of the products with −A."""
     sign = torch.where(advantages < 0, -1.0, 1.0)
-    return sign * policy_gradient.clipped_surrogate(log_ratio, sign * advantages, clip_low=0.2, clip_high=0.2)
+    return sign * policy_gradient.clipped_surrogate(log_ratio, sign * advantages, **RADII)
 
 
 def assert_clip_ends_only_past_the_goal(function: Callable[[Tensor, Tensor], Tensor]) -> None:

@@ -45,10 +45,25 @@ class Pitfall:
 
     def diff(self) -> str:
         """The right function turned into the faulty one: lines that go begin with −, lines that come with +."""
-        names = (self.right.__name__, self.faulty.__name__)
-        right, faulty = (_code(function, " / ".join(names)) for function in (self.right, self.faulty))
+        name = f"{self.right.__name__} → {self.faulty.__name__}"
+        right, faulty = (_code(function, name) for function in (self.right, self.faulty))
         lines = difflib.unified_diff(right, faulty, n=len(right) + len(faulty), lineterm="")
         return "\n".join(list(lines)[3:])  # after the two file names and the place
+
+    def report(self) -> str:
+        """The diff, the assertion, what it says of both, and the damage: what chapter 7 shows of a bug."""
+        effect = self.effect()
+        return "\n".join(
+            [
+                self.diff(),
+                "",
+                inspect.getsource(self.assertion).rstrip(),
+                "",
+                f"right:  {self.finding(self.right) or 'the assertion holds'}",
+                f"faulty: {self.finding(self.faulty)}",
+                f"{effect.measure}: right {effect.right:.4f}, faulty {effect.faulty:.4f}",
+            ]
+        )
 
 
 def _code(function: Callable[..., Any], name: str) -> list[str]:

@@ -50,7 +50,7 @@ def encoded(text: str) -> list[int]:
 def tokens_as_sampled(completions: Tensor) -> Tensor:
     """The (B, T) ids to train on: those that were sampled."""
     rows = completions.tolist()
-    return torch.tensor([ids for ids in rows])
+    return torch.tensor([list(ids) for ids in rows])
 
 
 def tokens_from_text(completions: Tensor) -> Tensor:
@@ -68,12 +68,14 @@ def assert_trains_what_was_sampled(function: Callable[[Tensor], Tensor]) -> None
 
 def mask_with_eos(tokens: Tensor, eos_token: int) -> Tensor:
     """True up to and including the first EOS: the policy chose it."""
-    return masking.completion_mask(tokens, eos_token=eos_token)
+    mask = masking.completion_mask(tokens, eos_token=eos_token)
+    return mask
 
 
 def mask_without_eos(tokens: Tensor, eos_token: int) -> Tensor:
     """Faulty: EOS is also the padding token, and all padding is masked."""
-    return masking.completion_mask(tokens, eos_token=eos_token) & (tokens != eos_token)
+    mask = masking.completion_mask(tokens, eos_token=eos_token)
+    return mask & (tokens != eos_token)
 
 
 def assert_eos_counts(function: Callable[[Tensor, int], Tensor]) -> None:
@@ -84,12 +86,14 @@ def assert_eos_counts(function: Callable[[Tensor, int], Tensor]) -> None:
 
 def logp_at_temperature(policy: Decoder, prompts: Tensor, completions: Tensor, temperature: float) -> Tensor:
     """Log-probabilities (B, T) under the distribution that sampled, softmax(logits/temperature)."""
-    return sampling.completion_logp(policy, prompts, completions, temperature=temperature)
+    scaled = {"temperature": temperature}
+    return sampling.completion_logp(policy, prompts, completions, **scaled)
 
 
 def logp_at_one(policy: Decoder, prompts: Tensor, completions: Tensor, temperature: float) -> Tensor:
     """Faulty: the sampler had a temperature, the trainer has none."""
-    return sampling.completion_logp(policy, prompts, completions, temperature=1.0)
+    scaled = {"temperature": 1.0}
+    return sampling.completion_logp(policy, prompts, completions, **scaled)
 
 
 def assert_first_ratio_is_one(function: Callable[[Decoder, Tensor, Tensor, float], Tensor]) -> None:
