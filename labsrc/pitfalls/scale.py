@@ -60,7 +60,7 @@ def residue_for_equal(rewards: Tensor) -> Tensor:
 def assert_equal_rewards_give_zero(function: Callable[[Tensor], Tensor]) -> None:
     """Nine equal rewards say nothing, in float32 too."""
     # Nine times 0.9 is rounded, in whatever order a machine adds.
-    largest = function(torch.full((1, 9), 0.9)).abs().max()
+    largest = function(torch.full((1, 9), 0.9, dtype=torch.float32)).abs().max()
     assert largest == 0, f"equal rewards give advantages of {largest:.4f}"
 
 
