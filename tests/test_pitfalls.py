@@ -156,3 +156,12 @@ def test_a_shared_judge_is_the_policys_own_layers():
     scorer = toylm.new_trainer(toylm.GrpoSettings()).policy
     assert judges.shared_judge(policy, scorer).blocks is policy.blocks
     assert judges.separate_judge(policy, scorer).blocks is not scorer.blocks
+
+
+def test_a_report_holds_the_diff_the_assertion_and_both_numbers():
+    pitfall = PITFALLS["kl_div the wrong way"]
+    report, effect = pitfall.report(), pitfall.effect()
+    assert report.startswith(pitfall.diff())
+    assert "def assert_direction_of_the_kl" in report
+    assert pitfall.finding(pitfall.faulty) in report
+    assert f"right {effect.right:.4f}, faulty {effect.faulty:.4f}" in report

@@ -142,7 +142,7 @@ def _group_of_one_effect() -> Effect:
 PITFALLS = (
     Pitfall(
         "shuffled groups",
-        "The loss is finite, the reward hardly rises, and easy prompts look better than hard ones.",
+        "The reward rises far too slowly, and completions of easy prompts look better than those of hard ones.",
         advantages_by_prompt,
         advantages_by_position,
         assert_zero_sum_by_prompt,
@@ -150,7 +150,7 @@ PITFALLS = (
     ),
     Pitfall(
         "two layouts",
-        "Generation repeats the prompts as A B A B, the advantage reads A A B B: the reward hardly rises.",
+        "Generation repeats the prompts as A B A B, the advantage reads A A B B: the reward rises far too slowly.",
         rows_of_prompts,
         rows_of_prompts_tiled,
         assert_view_gives_groups,

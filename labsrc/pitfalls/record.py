@@ -61,7 +61,8 @@ class Pitfall:
                 "",
                 f"right:  {self.finding(self.right) or 'the assertion holds'}",
                 f"faulty: {self.finding(self.faulty)}",
-                f"{effect.measure}: right {effect.right:.4f}, faulty {effect.faulty:.4f}",
+                f"{effect.measure}:",
+                f"right {effect.right:.4f}, faulty {effect.faulty:.4f}",
             ]
         )
 
