@@ -109,7 +109,7 @@ def _accumulation_effect() -> Effect:
 PITFALLS = (
     Pitfall(
         "mean instead of sum",
-        "The KL of a DPO run is far larger than its β should allow, and it grows with the length of the answers.",
+        "DPO moves a pair much further from the reference than its β should allow.",
         sequence_logp,
         mean_token_logp,
         assert_probabilities_sum_to_one,
