@@ -51,10 +51,15 @@ def panels(count: int = 1, *, width: float = 6.6, height: float = 3.2) -> tuple[
     """
     figure, axes = plt.subplots(1, count, figsize=(width, height), dpi=110, layout="constrained")
     for ax in np.atleast_1d(axes):
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(**_GRID)
-        ax.set_axisbelow(True)
+        _style(ax)
     return figure, axes
+
+
+def _style(ax: Axes) -> None:
+    """The book's frame and grid."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(**_GRID)
+    ax.set_axisbelow(True)
 
 
 def dashboard(curves: Mapping[str, Sequence[float]], *, columns: int = 4) -> tuple[Figure, Any]:
@@ -72,8 +77,7 @@ def dashboard(curves: Mapping[str, Sequence[float]], *, columns: int = 4) -> tup
         ax.plot(range(1, len(values) + 1), np.array(values, dtype=float), color=SERIES[0][0], lw=1.5)
         ax.set_title(name, fontsize=9)
         ax.tick_params(labelsize=7)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(**_GRID)
+        _style(ax)
     for ax in grid.flat[len(curves) :]:
         ax.set_visible(False)
     return figure, grid.flat[: len(curves)]

@@ -94,8 +94,7 @@ def run_under(function: Callable[[Decoder, Decoder], Decoder], *, steps: int = 6
     for model in (trainer.policy, trainer.reference):
         _copy_body(scorer, model)
     bench.append(function(trainer.policy, scorer))
-    while not trainer.finished:
-        trainer.step()
+    trainer.finish()
     fitted = []
     for step in trainer.groups:
         completions = torch.tensor(step["completions"])

@@ -55,8 +55,7 @@ def stop_and_resume(settings: TrainingSettings, *, after: int, forget: str | Non
     elif forget is not None:
         state[forget] = resumed.state()[forget]
     resumed.load_state(state)
-    while not resumed.finished:
-        resumed.step()
+    resumed.finish()
     return Resumed(toylm.train(settings), resumed)
 
 

@@ -119,8 +119,7 @@ class _TrainsOn(OnlineTrainer):
 
 
 def _run(trainer: OnlineTrainer) -> float:
-    while not trainer.finished:
-        trainer.step()
+    trainer.finish()
     return toylm.evaluate(trainer.policy, trainer.reference, trainer.settings.task)["expected_reward"]
 
 

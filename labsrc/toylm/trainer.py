@@ -71,6 +71,11 @@ class Trainer(ABC):
         self.monitors.append(monitors)
         self.steps_done += 1
 
+    def finish(self) -> None:
+        """Make the steps that are left."""
+        while not self.finished:
+            self.step()
+
     @abstractmethod
     def advance(self) -> tuple[Any, dict[str, float | None]]:
         """Train for one step; returns a function that makes the step's entry of the record, and its monitors."""
