@@ -171,3 +171,10 @@ def test_an_error_and_a_request_to_another_host_would_be_noticed(tmp_path, visit
     seen = visit(page.as_uri())
     assert seen.outside == ["https://cdn.invalid/a.js"]
     assert any("oops" in error for error in seen.errors)
+
+
+def test_recorded_runs_are_asked_for_by_the_pages_that_replay_them_and_no_other(site):
+    texts = {page.path.name: page.path.read_text(encoding="utf-8") for page in site_pages.pages(site)}
+    asking = {name for name, text in texts.items() if "labs/replay_runs.js" in text}
+    assert asking == {name for name, text in texts.items() if 'data-name="replay"' in text}
+    assert asking

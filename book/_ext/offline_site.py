@@ -3,6 +3,9 @@
 import html
 from pathlib import Path
 
+# labs/NAME_runs.js holds what the lab NAME replays.
+RECORDING = "_runs"
+
 FRONT = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -32,13 +35,21 @@ def show_title_beside_logo(app, config):
 
 
 def add_lab_files(app):
-    """Put every style sheet and script of book/_static/labs on the pages, in the order of their names."""
+    """Put the style sheets and scripts of book/_static/labs on every page, in the order of their names."""
     static = Path(app.srcdir) / "book" / "_static"
     for path in sorted((static / "labs").glob("*.css")):
         app.add_css_file(path.relative_to(static).as_posix())
     for path in sorted((static / "labs").glob("*.js")):
-        # Deferred: run after the page is parsed, in this order; a classic script, which file:// allows.
-        app.add_js_file(path.relative_to(static).as_posix(), defer="defer")
+        if not path.stem.endswith(RECORDING):
+            # Deferred: run after the page is parsed, in this order; a classic script, which file:// allows.
+            app.add_js_file(path.relative_to(static).as_posix(), defer="defer")
+
+
+def add_recordings(app, pagename, templatename, context, doctree):
+    """Put a lab's recorded runs, the largest of the scripts, on the pages that show the lab, and on no other."""
+    for path in sorted((Path(app.srcdir) / "book" / "_static" / "labs").glob(f"*{RECORDING}.js")):
+        if f'data-name="{path.stem.removesuffix(RECORDING)}"' in context.get("body", ""):
+            app.add_js_file(f"labs/{path.name}", defer="defer")
 
 
 def mend_roles(app, pagename, templatename, context, doctree):
@@ -58,6 +69,7 @@ def setup(app):
     app.connect("builder-inited", add_lab_files)
     app.connect("builder-inited", add_scroll_script)
     app.connect("html-page-context", mend_roles)
+    app.connect("html-page-context", add_recordings)
     # Before sphinx_external_toc's handler, which writes its fallback only where there is no index.html.
     app.connect("build-finished", write_front_page, priority=100)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
