@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import importlib.util
 import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -30,7 +27,7 @@ from labsrc import labs
 from labsrc.labs.style import style_sheet
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
-from conftest import ROOT, find_chromium
+from conftest import find_chromium, load_serve
 from labs_demo import SCRIPTS
 
 WIDTHS = (1280, 390)
@@ -104,21 +101,6 @@ def lab_rows(browser: Browser, folder: Path) -> Iterator[list[str]]:
         yield [*row, judged(own, TRAINING_MS if lab.name == SLOW else FRAME_MS, 2)]
 
 
-@contextmanager
-def served(site: Path) -> Iterator[str]:
-    """The site on this machine; yields its address."""
-    spec = importlib.util.spec_from_file_location("serve", ROOT / "book" / "serve.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    server = module.make_server(site, port=0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def chapter_rows(browser: Browser, site: Path, home: str) -> Iterator[list[str]]:
     """One row for each page of the site that holds a lab."""
     for path in sorted([*site.glob("book/*.html"), *site.glob("notebooks/*.html")]):
@@ -172,7 +154,7 @@ def main() -> None:
     site, chromium = Path(site).resolve(), find_chromium()
     if chromium is None:
         parser.error("no Chromium found: install one, or set LABSRC_CHROMIUM")
-    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder, served(site) as home:
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder, load_serve().serving(site) as home:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         print(
             f"Input event to drawn frame, 95th percentile of {EVENTS} events (wanted: at most {FRAME_MS:g} ms, "

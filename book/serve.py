@@ -5,6 +5,8 @@ import http.server
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +39,20 @@ def make_server(site: Path, port: int = 8000) -> http.server.ThreadingHTTPServer
             if candidate == candidates[-1]:
                 raise
     raise AssertionError("unreachable: the last candidate returns or raises")
+
+
+@contextmanager
+def serving(site: Path) -> Iterator[str]:
+    """Serve `site` in the background at a free port; gives its address, which ends in a slash."""
+    server = make_server(site, port=0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ import importlib.util
 import shutil
 import subprocess
 import sysconfig
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,8 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
         return built if (out / "done").exists() else build_site(out)
 
 
-@pytest.fixture(scope="session")
-def serve() -> ModuleType:
+def load_serve() -> ModuleType:
     """The module book/serve.py, which is a program and not part of labsrc."""
     spec = importlib.util.spec_from_file_location("serve", ROOT / "book" / "serve.py")
     module = importlib.util.module_from_spec(spec)
@@ -107,15 +105,16 @@ def serve() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def serve() -> ModuleType:
+    """The module book/serve.py."""
+    return load_serve()
+
+
+@pytest.fixture(scope="session")
 def site_address(site: Path, serve: ModuleType) -> Iterator[str]:
     """The address, ending in a slash, at which the built site is served on this machine."""
-    server = serve.make_server(site, port=0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve.serving(site) as address:
+        yield address
 
 
 # ---------------------------------------------------------------- the browser
