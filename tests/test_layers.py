@@ -16,12 +16,12 @@ LAYERS = (
     ("checks",),
     ("masking",),
     ("advantages", "policy_gradient", "kl", "preference"),
-    ("aggregation", "closed_form", "clipped_ascent", "preference_pairs", "preference_family"),
+    ("aggregation", "closed_form", "clipped_ascent", "engine_mismatch", "preference_pairs", "preference_family"),
     ("exact", "binary_groups", "preference_descent"),
     ("grpo", "kl_estimators", "sequence_penalties", "baselines"),
     ("bandit", "ledger"),
     ("toylm",),
-    ("pitfalls",),
+    ("pitfalls", "trl_bridge"),
     ("plots", "tables"),
     ("labs",),
     ("__main__",),
@@ -37,6 +37,10 @@ THIRD_PARTY = {
     "IPython": {"labs"},
     "traitlets": {"labs"},
     "jsonschema": {"toylm"},
+    "trl": {"trl_bridge"},
+    "transformers": {"trl_bridge"},
+    "tokenizers": {"trl_bridge"},
+    "datasets": {"trl_bridge"},
 }
 
 
