@@ -89,7 +89,7 @@ def grpo_loss(
     correction: Tensor | None = None,
     **changed: Any,
 ) -> tuple[Tensor, Tensor, Mapping[str, list[float]]]:
-    """Loss, gradient on logp (B, T), and logged metrics, by GRPOTrainer._compute_loss.
+    """Loss, gradient on logp (B, T), and logged metrics, by `GRPOTrainer._compute_loss`.
 
     batch: logp, old, ref (B, T) in nats, advantages (B,), mask (B, T); loss_type and level as GRPOConfig calls them;
     slices, items: the number of slices of the generation batch and its valid tokens, when this is a slice;
@@ -132,7 +132,7 @@ def grpo_loss(
 def advantages(
     sources: Tensor, *, scale: str = "group", combine: str = "sum_then_normalize", weights: Tensor | None = None
 ) -> Tensor:
-    """Advantages (P, G) of rewards (S, P, G) from S scorers, by GRPOTrainer._generate_and_score_completions.
+    """Advantages (P, G) of rewards (S, P, G) from S scorers, by `GRPOTrainer._generate_and_score_completions`.
 
     scale, combine: scale_rewards and multi_objective_aggregation of GRPOConfig; weights (S,), ones by default.
     """
@@ -146,7 +146,7 @@ def advantages(
 def engine_correction(
     logp: Tensor, logp_engine: Tensor, mask: Tensor, *, mode: str, clip_min: float | None, clip_max: float | None
 ) -> Tensor:
-    """The importance weights (B, T) or (B, 1) that GRPOTrainer._generate_and_score_completions gives for an engine.
+    """The importance weights (B, T) or (B, 1) that `GRPOTrainer._generate_and_score_completions` gives for an engine.
 
     logp, logp_engine (B, T): nats, of the trainer's policy and of the engine that sampled; mode, clip_min, clip_max:
     vllm_importance_sampling_mode and its bounds. One row of the mask must be full.
@@ -216,7 +216,7 @@ def _scoring_trainer(
 def preference_loss(
     trainer_class: type, batch: SimpleNamespace, inputs: Mapping[str, Any], **attributes: Any
 ) -> tuple[Tensor, Tensor]:
-    """Loss and gradient on the tokens, by DPOTrainer or KTOTrainer._compute_loss on a model that answers with them.
+    """Loss and gradient on the tokens, by `_compute_loss` of DPOTrainer or KTOTrainer on a model that answers with them.
 
     batch: logp and mask (2·pairs, T), as `agreement.pair_batch` makes them; inputs: what the method reads besides the
     tokens; attributes: what it reads of the trainer.
