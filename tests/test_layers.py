@@ -41,6 +41,7 @@ THIRD_PARTY = {
     "transformers": {"trl_bridge"},
     "tokenizers": {"trl_bridge"},
     "datasets": {"trl_bridge"},
+    "accelerate": {"trl_bridge"},
 }
 
 

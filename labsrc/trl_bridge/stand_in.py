@@ -216,7 +216,7 @@ def _scoring_trainer(
 def preference_loss(
     trainer_class: type, batch: SimpleNamespace, inputs: Mapping[str, Any], **attributes: Any
 ) -> tuple[Tensor, Tensor]:
-    """Loss and gradient on the tokens, by `_compute_loss` of DPOTrainer or KTOTrainer on a model that answers with them.
+    """Loss and gradient on the tokens, by `_compute_loss` of DPOTrainer or KTOTrainer on a model that answers so.
 
     batch: logp and mask (2·pairs, T), as `agreement.pair_batch` makes them; inputs: what the method reads besides the
     tokens; attributes: what it reads of the trainer.
