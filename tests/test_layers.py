@@ -17,7 +17,7 @@ LAYERS = (
     ("masking",),
     ("advantages", "policy_gradient", "kl", "preference"),
     ("aggregation", "closed_form", "clipped_ascent", "engine_mismatch", "preference_pairs", "preference_family"),
-    ("exact", "binary_groups", "preference_descent"),
+    ("exact", "binary_groups", "length_bias", "length_penalty", "preference_descent"),
     ("grpo", "kl_estimators", "sequence_penalties", "baselines"),
     ("bandit", "ledger"),
     ("toylm",),
