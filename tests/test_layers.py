@@ -18,7 +18,7 @@ LAYERS = (
     ("advantages", "policy_gradient", "kl", "preference"),
     ("aggregation", "closed_form", "clipped_ascent", "engine_mismatch", "preference_pairs", "preference_family"),
     ("exact", "binary_groups", "length_bias", "length_penalty", "preference_descent"),
-    ("grpo", "kl_estimators", "sequence_penalties", "baselines"),
+    ("grpo", "kl_estimators", "sequence_penalties", "baselines", "engine_bias"),
     ("bandit", "ledger"),
     ("toylm",),
     ("pitfalls", "trl_bridge"),
