@@ -95,7 +95,10 @@ def pages_to_build_again(app, env, added, changed, removed):
 
 def setup(app):
     """Register with Sphinx."""
-    assert labsrc.__path__, "the package must be importable where the book is built"
+    # Before autodoc has a look: to print defaults as they are written it puts text in their place in the functions'
+    # signatures, where labsrc's settings read them as numbers when a module of theirs is imported.
+    for name in module_names(labsrc.__name__):
+        importlib.import_module(name)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("source-read", write_sections)
     app.connect("autodoc-process-docstring", rewrite_docstring)
