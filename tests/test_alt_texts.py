@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("0[1-4]_*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("0*_*.ipynb"))
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 

@@ -38,28 +38,29 @@ class LowRank(nn.Module):
 
 
 def attach(policy: Decoder, *, rank: int, scale: float = 1.0, seed: int = 0) -> list[nn.Parameter]:
-    """Freeze the policy, give each matrix of its blocks an adapter, in place; returns the adapters' parameters.
+    """Freeze the policy, give each matrix of its blocks and its head an adapter, in place; returns their parameters.
 
-    rank ≥ 1 and at most the smallest side of a matrix; scale > 0. Raises ValueError otherwise, or where there are
-    adapters already.
+    The head too: a freshly drawn one is small, and what stands before it has a fixed size, so that alone no token could
+    become probable. rank ≥ 1 and at most the smallest side of a matrix; scale > 0. Raises ValueError otherwise, or
+    where there are adapters already.
     """
-    matrices = [(block, name) for block in policy.blocks for name, weight in _matrices(block)]
+    matrices = [(part, name) for part in (*policy.blocks, policy.head) for name in _matrices(part)]
     if not matrices:
         raise ValueError(f"policy must have no adapters yet; got one with {len(_adapters(policy))}")
-    smallest = min(min(getattr(block, name).shape) for block, name in matrices)
+    smallest = min(min(getattr(part, name).shape) for part, name in matrices)
     if checks.integer_at_least("rank", rank, 1) > smallest:
         raise ValueError(f"rank must be at most {smallest}, the smallest side of a matrix; got {rank!r}")
     checks.positive("scale", scale)
     generator = torch.Generator().manual_seed(checks.integer_at_least("seed", seed, 0))
     policy.requires_grad_(False)
-    for block, name in matrices:
-        adapter = LowRank(getattr(block, name), rank, scale, generator)
-        parametrize.register_parametrization(block, name, adapter)
+    for part, name in matrices:
+        adapter = LowRank(getattr(part, name), rank, scale, generator)
+        parametrize.register_parametrization(part, name, adapter)
     return [weight for adapter in _adapters(policy) for weight in (adapter.down, adapter.up)]
 
 
-def _matrices(block: nn.Module) -> list[tuple[str, Tensor]]:
-    return [(name, weight) for name, weight in block.named_parameters(recurse=False) if weight.dim() == 2]
+def _matrices(part: nn.Module) -> list[str]:
+    return [name for name, weight in part.named_parameters(recurse=False) if weight.dim() == 2]
 
 
 def _adapters(policy: nn.Module) -> list[LowRank]:

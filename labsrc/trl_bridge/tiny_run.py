@@ -45,11 +45,15 @@ SETTINGS = GrpoSettings(
 
 @dataclass(frozen=True)
 class TinyRun:
-    """logged and ours: a row an optimiser step, the same names; before and after: E[r] under the model, exactly."""
+    """logged and ours: a row an optimiser step, the same names; dead_groups: the share of constant groups, by batch.
+
+    before and after: E[r] under the model, exactly.
+    """
 
     logged: list[dict[str, float]]
     ours: list[dict[str, float]]
     largest_advantage_gap: float
+    dead_groups: list[float]
     before: float
     after: float
 
@@ -85,7 +89,8 @@ def tiny_run(settings: OnlineSettings = SETTINGS) -> TinyRun:
         before = trainer.expected_reward()
         trainer.train()
         logged = [row for row in trainer.state.log_history if "loss" in row]
-        return TinyRun(logged, trainer.ours, trainer.largest_advantage_gap, before, trainer.expected_reward())
+        after = trainer.expected_reward()
+        return TinyRun(logged, trainer.ours, trainer.largest_advantage_gap, trainer.dead_groups, before, after)
 
 
 # What does not belong to the experiment: where it runs, what it writes and says.
@@ -146,6 +151,7 @@ def _recording_trainer() -> type:
             self.ours: list[dict[str, float]] = []
             self.scored: dict[str, float] = {}
             self.largest_advantage_gap = 0.0
+            self.dead_groups: list[float] = []
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             output = super()._generate_and_score_completions(inputs)
@@ -157,6 +163,7 @@ def _recording_trainer() -> type:
             gap = (found.flatten()[first : first + len(rows)] - output["advantages"]).abs().max().item()
             self.largest_advantage_gap = max(self.largest_advantage_gap, gap)
             self.scored = scored
+            self.dead_groups.append((found == 0).all(-1).double().mean().item())
             return output
 
         def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
