@@ -63,7 +63,9 @@ CHECKED_BY = {
     "eq-clip-snapshot": "ch04-058",
     "eq-clip-chain": "ch04-092",
     "eq-clip-missing": "ch04-066",
-    "eq-toy-first-gradient": "test_grpo::test_on_policy_every_loss_has_the_gradient_of_reinforce_at_its_own_token_weights",
+    "eq-toy-first-gradient": (
+        "test_grpo::test_on_policy_every_loss_has_the_gradient_of_reinforce_at_its_own_token_weights"
+    ),
     "eq-trainer-weights": "test_aggregation::test_the_gradient_is_the_weight_of_a_token_and_zero_on_padding",
     "eq-trainer-stop-score": "test_length_bias::test_scores_are_the_derivatives_of_the_log_probabilities",
     "eq-trainer-push": "ch06-018",

@@ -37,6 +37,7 @@ THIRD_PARTY = {
     "IPython": {"labs"},
     "traitlets": {"labs"},
     "jsonschema": {"toylm"},
+    "joblib": {"toylm"},
     "trl": {"trl_bridge"},
     "transformers": {"trl_bridge"},
     "tokenizers": {"trl_bridge"},
