@@ -10,7 +10,6 @@ on a quiet one.
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
 import statistics
 import sys
@@ -19,7 +18,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -29,6 +27,7 @@ from labsrc.labs.style import style_sheet
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 from conftest import find_chromium, load_serve
 from labs_demo import SCRIPTS
+from site_pages import gzipped
 
 WIDTHS = (1280, 390)
 EVENTS, OPENINGS = 120, 5
@@ -126,15 +125,6 @@ def opening(browser: Browser, address: str) -> tuple[float, set[str]]:
     page.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
     context.close()
     return usable, asked
-
-
-def gzipped(site: Path, url: str) -> int:
-    """Bytes of one file of the site as a server with gzip sends them; fonts and pictures are compressed already."""
-    file = site / unquote(urlsplit(url).path).lstrip("/")
-    if "mathjax" in url.lower() or not file.is_file():
-        return 0
-    content = file.read_bytes()
-    return len(content) if file.suffix in (".woff2", ".png", ".jpg", ".webp") else len(gzip.compress(content, 6))
 
 
 def show(heads: list[str], rows: Iterator[list[str]]) -> None:

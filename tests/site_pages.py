@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from dataclasses import dataclass, field
 from functools import cache
@@ -111,3 +112,15 @@ def addresses_in_css(path: Path) -> list[str]:
     source = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     found = re.findall(r"""url\(\s*["']?([^"')]+)""", source)
     return found + re.findall(r"""@import\s+["']([^"']+)""", source)
+
+
+def gzipped(site: Path, url: str) -> int:
+    """Bytes of one file of the site as a server with gzip sends them, none for MathJax's and for other hosts' files.
+
+    Fonts and pictures are compressed already.
+    """
+    file = site / unquote(urlsplit(url).path).lstrip("/")
+    if "mathjax" in url.lower() or not file.is_file():
+        return 0
+    content = file.read_bytes()
+    return len(content) if file.suffix in (".woff2", ".png", ".jpg", ".webp") else len(gzip.compress(content, 6))

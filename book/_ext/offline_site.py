@@ -5,6 +5,8 @@ from pathlib import Path
 
 # labs/NAME_runs.js holds what the lab NAME replays.
 RECORDING = "_runs"
+# Sphinx puts scripts on a page by priority: 500 where none is given, as for MathJax.
+PARTS, WAKING, BEFORE_MATHS = 400, 450, 460
 
 FRONT = """<!DOCTYPE html>
 <html lang="en">
@@ -35,21 +37,26 @@ def show_title_beside_logo(app, config):
 
 
 def add_lab_files(app):
-    """Put the style sheets and scripts of book/_static/labs on every page, in the order of their names."""
+    """Put the style sheets and scripts of book/_static/labs on every page.
+
+    The script that wakes the labs comes last of them, and before MathJax: a lab that finds something missing waits for
+    the page's last script.
+    """
     static = Path(app.srcdir) / "book" / "_static"
     for path in sorted((static / "labs").glob("*.css")):
         app.add_css_file(path.relative_to(static).as_posix())
     for path in sorted((static / "labs").glob("*.js")):
         if not path.stem.endswith(RECORDING):
             # Deferred: run after the page is parsed, in this order; a classic script, which file:// allows.
-            app.add_js_file(path.relative_to(static).as_posix(), defer="defer")
+            priority = WAKING if path.stem == "element" else PARTS
+            app.add_js_file(path.relative_to(static).as_posix(), priority=priority, defer="defer")
 
 
 def add_recordings(app, pagename, templatename, context, doctree):
     """Put a lab's recorded runs, the largest of the scripts, on the pages that show the lab, and on no other."""
     for path in sorted((Path(app.srcdir) / "book" / "_static" / "labs").glob(f"*{RECORDING}.js")):
         if f'data-name="{path.stem.removesuffix(RECORDING)}"' in context.get("body", ""):
-            app.add_js_file(f"labs/{path.name}", defer="defer")
+            app.add_js_file(f"labs/{path.name}", priority=PARTS, defer="defer")
 
 
 def mend_roles(app, pagename, templatename, context, doctree):
@@ -58,16 +65,17 @@ def mend_roles(app, pagename, templatename, context, doctree):
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
-def add_scroll_script(app):
-    """Put the script on every page that lets the keyboard reach what scrolls sideways."""
+def add_scripts(app):
+    """Put on every page what lets the keyboard reach what scrolls sideways, and what paces MathJax."""
     app.add_js_file("scroll_focus.js", defer="defer")
+    app.add_js_file("maths_in_steps.js", priority=BEFORE_MATHS, defer="defer")
 
 
 def setup(app):
     """Register with Sphinx."""
     app.connect("config-inited", show_title_beside_logo)
     app.connect("builder-inited", add_lab_files)
-    app.connect("builder-inited", add_scroll_script)
+    app.connect("builder-inited", add_scripts)
     app.connect("html-page-context", mend_roles)
     app.connect("html-page-context", add_recordings)
     # Before sphinx_external_toc's handler, which writes its fallback only where there is no index.html.
