@@ -54,8 +54,9 @@ def test_the_lazy_verifier_looks_at_the_first_digit_only():
 
 
 def settings(**changes):
-    task = LearnedReward(pairs=60, steps=200, seed=11)
-    return toylm.GrpoSettings(task=task, optimizer="adam", lr=0.01, beta=0.0, group_size=32, inner_updates=1, **changes)
+    task = LearnedReward(pairs=300, steps=200, seed=11)
+    chosen = {"optimizer": "adam", "lr": 0.005, "beta": 0.0, "group_size": 64, "inner_updates": 1}
+    return toylm.GrpoSettings(task=task, **(chosen | changes))
 
 
 def test_a_climb_reports_exact_numbers_at_the_steps_it_names():
@@ -69,13 +70,33 @@ def test_a_climb_reports_exact_numbers_at_the_steps_it_names():
 
 
 def test_a_scorer_of_few_preferences_is_climbed_past_the_best_policy():
-    found = over_optimization.climb(settings(steps=100), every=10)
-    assert found.learned[-1] > found.learned[found.best] > found.learned[0]
-    assert found.intended[found.best] > 0.9 and found.intended[-1] < 0.1
-    assert found.intended[0] < found.intended[found.best]
+    found = over_optimization.climb(settings(steps=80), every=5)
+    assert all(later > earlier - 0.01 for earlier, later in zip(found.learned, found.learned[1:], strict=False))
+    assert found.intended[found.best] > 0.5 and found.intended[-1] < 0.01
+    assert 0.5 < found.kl[found.best] < found.kl[-1]
+
+
+def test_no_policy_on_the_way_beats_the_closed_form_at_its_price():
+    betas = [0.3, 1.0, 3.0, 30.0]
+    best, run = over_optimization.frontier(settings(), betas), over_optimization.climb(settings(steps=40), every=5)
+    for beta, learned, kl in zip(betas, best.learned, best.kl, strict=True):
+        worth = [r - beta * k for r, k in zip(run.learned, run.kl, strict=True)]
+        assert max(worth) <= learned - beta * kl + 1e-12
+    assert sorted(best.kl, reverse=True) == best.kl and sorted(best.learned, reverse=True) == best.learned
+
+
+def test_at_a_high_price_the_best_policy_stays_at_the_reference():
+    best, run = over_optimization.frontier(settings(), [1e9]), over_optimization.climb(settings(steps=1), every=1)
+    assert best.kl[0] < 1e-12
+    assert best.learned[0] == pytest.approx(run.learned[0], abs=1e-7)
+    assert best.intended[0] == pytest.approx(run.intended[0], abs=1e-7)
 
 
 def test_another_task_is_refused():
+    with pytest.raises(ValueError, match="task must be a LearnedReward"):
+        over_optimization.frontier(toylm.GrpoSettings(), [1.0])
+    with pytest.raises(ValueError, match="beta must be"):
+        over_optimization.frontier(settings(), [0.0])
     with pytest.raises(ValueError, match="task must be a LearnedReward"):
         over_optimization.climb(toylm.GrpoSettings())
     with pytest.raises(ValueError, match="every must be a whole number of at least 1; got 0"):

@@ -36,13 +36,21 @@ def test_another_backend_gives_the_same_bits():
 
 
 def test_a_local_dask_cluster_gives_the_same_bits():
-    distributed = pytest.importorskip(
-        "dask.distributed", reason="dask is not installed: pip install 'dask[distributed]'"
-    )
-    serial = seeds.over_seeds(SETTINGS, range(4))
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
-    with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
-        assert seeds.over_seeds(SETTINGS, range(4)) == serial
+    pytest.importorskip("dask.distributed", reason="dask is not installed: pip install -r requirements.txt")
+    assert seeds.on_local_cluster(SETTINGS, range(4), workers=2) == seeds.over_seeds(SETTINGS, range(4))
+    with pytest.raises(ValueError, match="workers must be a whole number of at least 1; got 0"):
+        seeds.on_local_cluster(SETTINGS, range(4), workers=0)
+
+
+def test_the_cost_is_counted_until_the_reward_is_there():
+    settings = toylm.GrpoSettings(steps=60, lr=0.3)
+    cost = seeds.cost_to_reach(settings, 0.5)
+    steps = cost.optimizer_steps // settings.inner_updates
+    assert 0 < steps < 60 and cost.generated_tokens == steps * 16 * 2
+    ends = [seeds.final_reward(toylm.GrpoSettings(steps=count, lr=0.3)) for count in (steps - 1, steps)]
+    assert ends[0] < 0.5 <= ends[1]
+    assert seeds.cost_to_reach(settings, 0.0).generated_tokens == 0
+    assert seeds.cost_to_reach(toylm.GrpoSettings(steps=1), 0.9) is None
 
 
 @given(RESULTS, RESULTS)
@@ -72,5 +80,7 @@ def test_bad_input_is_refused():
         seeds.over_seeds(SETTINGS, [-1])
     with pytest.raises(ValueError, match="results must be at least two; got 1"):
         seeds.standard_error([1.0])
+    with pytest.raises(ValueError, match="reward must be"):
+        seeds.cost_to_reach(SETTINGS, math.nan)
     with pytest.raises(ValueError, match="first must"):
         seeds.chance_of_reversal([math.nan], [1.0])

@@ -9,8 +9,9 @@ from typing import Any
 import joblib
 
 from labsrc import checks
-from labsrc.toylm import training
+from labsrc.toylm import exact_policy, training
 from labsrc.toylm.settings import TrainingSettings
+from labsrc.toylm.trainer import Cost
 
 
 def final_reward(settings: TrainingSettings) -> float:
@@ -30,6 +31,35 @@ def over_seeds(settings: TrainingSettings, seeds: Sequence[int]) -> list[float]:
         raise ValueError(f"seeds must be at least one; got {seeds!r}")
     runs = [replace(settings, seed=checks.integer_at_least("seeds", seed, 0)) for seed in seeds]
     return joblib.Parallel()(joblib.delayed(final_reward)(run) for run in runs)
+
+
+def on_local_cluster(settings: TrainingSettings, seeds: Sequence[int], *, workers: int = 2) -> list[float]:
+    """`over_seeds` on a Dask cluster of `workers` processes of this machine, started for it and closed after it.
+
+    Raises ValueError as `over_seeds` does, or for fewer than one worker. On a cluster of many machines only the
+    client's address is another one.
+    """
+    from dask.distributed import Client, LocalCluster
+
+    checks.integer_at_least("workers", workers, 1)
+    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": "ERROR"}
+    with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster), joblib.parallel_config(backend="dask"):
+        return over_seeds(settings, seeds)
+
+
+def cost_to_reach(settings: TrainingSettings, reward: float) -> Cost | None:
+    """What a run has spent when E[r] is first at least `reward`, looked at exactly after each step; None if never.
+
+    Looking is not counted. Raises ValueError for a reward that is not finite, or a task too large to list.
+    """
+    checks.number("reward", reward)
+    trainer = training.new_trainer(settings)
+    trainer.keep_groups = False
+    while exact_policy.expected_reward(trainer.policy, settings.task).item() < reward:
+        if trainer.finished:
+            return None
+        trainer.step()
+    return trainer.cost
 
 
 def chance_of_reversal(first: Any, second: Any) -> float:
