@@ -71,6 +71,8 @@ CHECKED_BY = {
     "eq-trainer-push": "ch06-018",
     "eq-trainer-ratios": "",
     "eq-trainer-rounds": "test_toylm_dynamic_sampling::test_rounds_per_group_are_those_of_the_closed_form",
+    "eq-cost-memory": "ch08-011",
+    "eq-cost-tokens": "test_ledger::test_an_online_update_by_hand",
     "eq-bugs-split": "",
     "eq-bugs-variance": "ch07-006",
 }

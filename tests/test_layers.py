@@ -38,6 +38,7 @@ THIRD_PARTY = {
     "traitlets": {"labs"},
     "jsonschema": {"toylm"},
     "joblib": {"toylm"},
+    "dask": {"toylm"},
     "trl": {"trl_bridge"},
     "transformers": {"trl_bridge"},
     "tokenizers": {"trl_bridge"},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -42,9 +44,22 @@ def on_local_cluster(settings: TrainingSettings, seeds: Sequence[int], *, worker
     from dask.distributed import Client, LocalCluster
 
     checks.integer_at_least("workers", workers, 1)
-    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": "ERROR"}
-    with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster), joblib.parallel_config(backend="dask"):
-        return over_seeds(settings, seeds)
+    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
+    with _only_errors("distributed"), LocalCluster(n_workers=workers, **options) as cluster, Client(cluster):
+        with joblib.parallel_config(backend="dask"):
+            return over_seeds(settings, seeds)
+
+
+@contextmanager
+def _only_errors(name: str) -> Iterator[None]:
+    # A busy machine takes its time to end a worker, and Dask says so after it has set its own level back.
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def cost_to_reach(settings: TrainingSettings, reward: float) -> Cost | None:

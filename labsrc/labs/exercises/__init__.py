@@ -14,7 +14,16 @@ from labsrc.labs.exercises.kinds import Choice, Code, Exercise, Number, Verdict
 
 __all__ = ["Choice", "Code", "Exercise", "Number", "Verdict", "check", "exercises", "hint"]
 
-CHAPTERS = ("kl_rlhf", "dpo", "group_baselines", "clip_and_kl", "toy_lm", "real_trainer", "silent_bugs")
+CHAPTERS = (
+    "kl_rlhf",
+    "dpo",
+    "group_baselines",
+    "clip_and_kl",
+    "toy_lm",
+    "real_trainer",
+    "silent_bugs",
+    "cost_and_choice",
+)
 
 
 def exercises() -> dict[str, Exercise]:
