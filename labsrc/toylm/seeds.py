@@ -44,10 +44,15 @@ def on_local_cluster(settings: TrainingSettings, seeds: Sequence[int], *, worker
     from dask.distributed import Client, LocalCluster
 
     checks.integer_at_least("workers", workers, 1)
-    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.ERROR}
-    with _only_errors("distributed"), LocalCluster(n_workers=workers, **options) as cluster, Client(cluster):
-        with joblib.parallel_config(backend="dask"):
-            return over_seeds(settings, seeds)
+    # Port 0 is any that is free. Without an address the dashboard asks for 8787, and warns where that is taken.
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": logging.ERROR}
+    with (
+        _only_errors("distributed"),
+        LocalCluster(n_workers=workers, threads_per_worker=1, **options) as cluster,
+        Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        return over_seeds(settings, seeds)
 
 
 @contextmanager
