@@ -3,6 +3,8 @@
 import dataclasses
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from labsrc.ledger import (
     GIB,
@@ -43,6 +45,29 @@ def test_dropping_the_critic_is_far_from_ten_times_cheaper():
     # Generation 2·1024/1280; scoring passes 2 each for snapshot, reference, critic, reward model; training 6 a network.
     generated = 2 * 1024 / 1280
     assert ppo.flops / grpo.flops == pytest.approx((generated + 8 + 12) / (generated + 6 + 6), rel=1e-12)
+
+
+@given(
+    parameters=st.floats(1e6, 1e12),
+    critic=st.floats(0, 1),
+    reward=st.floats(0, 10),
+    reference=st.booleans(),
+    optimizer_bytes=st.floats(0, 16),
+)
+def test_no_critic_up_to_the_policys_size_is_more_than_half_of_the_memory(
+    parameters, critic, reward, reference, optimizer_bytes
+):
+    work = Workload(
+        parameters=parameters,
+        critic_parameters=critic * parameters,
+        reward_parameters=reward * parameters,
+        keep_reference=reference,
+        optimizer_bytes=optimizer_bytes,
+    )
+    ppo, grpo = ppo_ledger(work), grpo_ledger(work)
+    frozen = (2 * reference + 2 * reward) / (4 + optimizer_bytes)  # in states of the policy
+    assert ppo.memory / grpo.memory == pytest.approx(1 + critic / (1 + frozen), rel=1e-12)
+    assert ppo.memory <= 2 * grpo.memory * (1 + 1e-12)
 
 
 def test_adapters_leave_gradients_and_optimiser_for_the_adapters_alone():

@@ -22,6 +22,11 @@ def _full_critic_saving() -> float:
     return ppo_ledger(Workload()).memory / grpo_ledger(Workload()).memory
 
 
+def _break_even() -> float:
+    four = ppo_ledger(Workload(ppo_completions=4)).flops
+    return four / grpo_ledger(Workload(completions=2)).flops * 2
+
+
 def _wrong_without_ties() -> float:
     return sum(a < b for a in _FIRST for b in _SECOND) / 9
 
@@ -98,5 +103,14 @@ EXERCISES = {
         },
         hint="Which of the two measures was not trained on?",
         reason="The held-out check chooses the checkpoint; the reward is what has to be repaired before the next run.",
+    ),
+    "cost-8": Number(
+        answer=_break_even,
+        hint="In units of N a completion costs GRPO 2·1024 + 12·1280; the critic adds 8·1280.",
+        reason="Four times 1.588: what the critic computed pays for two more completions, not for a group of 64.",
+        mistakes=(
+            (lambda: 4 * _full_critic_saving(), "That is the factor of the memory. Count operations."),
+            (lambda: 4 / (_break_even() / 4), "Turn it round: without a critic GRPO can afford more, not fewer."),
+        ),
     ),
 }
