@@ -1,10 +1,11 @@
 """How quickly the labs answer in JupyterLab: `python benchmarks/jupyterlab.py [LAB ...]`.
 
 It starts a JupyterLab of its own, opens the chapters that show labs in a headless Chromium, runs all their cells, and
-moves each lab's first slider by keyboard and by mouse. A row a lab: the time from the input event, through the kernel,
-to the frame in which the new drawing stands; how many times longer that is than the lab's own function takes; and how
-often something was wrong: a frame without the drawing or with it out of place, a drawing that is not the one labsrc
-makes of the same settings, an Output widget, an error in a cell. Milliseconds are the wall clock's.
+moves a slider of each lab, the one that draws the most, by keyboard and by mouse. A row a lab: the time from the input
+event, through the kernel, to the frame in which the new drawing stands; how many times longer that is than the lab's
+own function takes; and how often something was wrong: a frame without the drawing or with it out of place, a drawing
+that is not the one labsrc makes of the same settings, an Output widget, an error in a cell. Milliseconds are the wall
+clock's.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def percentile_95(values: list[float]) -> float:
 
 
 def row(lab: LiveLab) -> list[str]:
-    """Move one lab's slider; its numbers."""
+    """Move a slider of one lab; its numbers."""
     faults = lab.has_output_widget() + (not lab.shows_what_its_state_computes())
     # A slider that begins at its lowest value goes to its highest first.
     keys = KEYS if lab.state()[lab.slider.key] > lab.slider.minimum else KEYS[::-1]

@@ -55,3 +55,9 @@ def test_the_notebooks_show_every_lab_once_and_what_none_shows_is_written(tmp_pa
     found = live_labs.notebooks_with_labs(tmp_path / "chapters", tmp_path)
     assert found == {"a.ipynb": ["dpo", "tilt"], "scratch.ipynb": sorted(set(labs.LABS) - {"tilt", "dpo"})}
     assert (tmp_path / "scratch.ipynb").is_file() and not (tmp_path / "b.ipynb").exists()
+
+
+def test_the_slider_taken_draws_something_else_at_most_places():
+    # The batch has two completions: all micro-batches from two on are drawn alike.
+    assert live_labs.telling_slider("aggregation")[1].key == "max_length"
+    assert [live_labs.telling_slider(name)[0] for name in ("tilt", "bandit", "aggregation")] == [0, 0, 1]
